@@ -218,13 +218,25 @@ def texts_of(headers: Headers) -> dict[str, str]:
 
 
 def own_texts(headers: Headers) -> dict[str, str]:
-    """Return our headers of a notification as text, by their names without a prefix; those of payments with all that is there."""
+    """Return our headers of a notification as text, by their names without a prefix; those of payments with all that is there.
+
+    Only a record that left as it came names its unit in a header.
+    """
     texts = texts_of(headers)
-    if _PASSED_THROUGH not in texts:
-        return texts
-    return {
-        name.removeprefix(OURS): text for name, text in texts.items() if name.startswith(OURS) and not name.startswith(ORIGINAL)
-    }
+    if _PASSED_THROUGH in texts:
+        return texts_of(_ours_of(headers))
+    texts.pop(UNIT_OF_WORK, None)
+    return texts
+
+
+def find_ours(headers: Headers) -> Headers | None:
+    """Return our headers of a record that left as it came, by their names without the prefix; None for any other record."""
+    return _ours_of(headers) if any(name == _PASSED_THROUGH for name, _ in headers) else None
+
+
+def _ours_of(headers: Headers) -> Headers:
+    ours = [each for each in headers if each[0].startswith(OURS) and not each[0].startswith(ORIGINAL)]
+    return tuple((name.removeprefix(OURS), value) for name, value in ours)
 
 
 def find_unit(key: bytes | None, texts: dict[str, str]) -> str | None:

@@ -11,7 +11,7 @@ from random import Random
 
 import msgspec
 
-from guardian.headers import NOTIFICATION_ID
+from guardian.headers import NOTIFICATION_ID, find_unit, own_texts
 from notification_service.commands.command import Subcommand, add_subcommands, load_for, read_partition, say
 from notification_service.commands.orders import UNIT_ORDERS, duration, order_for_unit, order_line, unit_subcommands
 from notification_service.configuration.configuration import Configuration
@@ -317,7 +317,7 @@ def read_output(unit: str, notifications: Path) -> Output:
     """Read this unit's notifications from the output file and its rotated files."""
     ids, values = [], []
     for line in _lines_of(unit, notifications):
-        ids.append(dict(line.headers)[NOTIFICATION_ID].decode())
+        ids.append(own_texts(line.headers)[NOTIFICATION_ID])
         values.append(line.value)
     return Output(tuple(ids), tuple(values))
 
@@ -363,5 +363,5 @@ def _lines_of(unit: str, notifications: Path) -> Iterator[Line]:
     name = unit.encode()
     for _, found in scan_output(notifications, SystemFiles()):
         line = decode_line(found.content) if name in found.content else None
-        if isinstance(line, Line) and line.key == name:
+        if isinstance(line, Line) and find_unit(line.key, own_texts(line.headers)) == unit:
             yield line

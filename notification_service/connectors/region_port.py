@@ -211,7 +211,7 @@ def smaller(record: OutputRecord, problem: str, now: Instant) -> Iterator[Output
     """Yield ever smaller records to send under the number of this one. `problem` is why the broker refuses it."""
     dead_letter = record
     if record.channel is Channel.NOTIFICATIONS:
-        source = dict(record.headers).get(SOURCE_POSITION, b"")
+        source = dict(record.headers).get(f"{record.prefix}{SOURCE_POSITION}", b"")
         ours = dead_letter_headers(DeadLetterReason.TOO_LARGE, problem, source, now)
         dead_letter = OutputRecord(record.number, Channel.DEAD_LETTERS, record.key, (*record.headers, *ours), record.value)
         yield dead_letter

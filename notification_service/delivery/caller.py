@@ -33,6 +33,9 @@ _MARKS = (
     names.SCHEDULE_REQUESTS,
 )
 
+_CONTENT_TYPES = ("content-type", "contenttype")
+"""As CloudEvents' binding for Kafka calls it, and Spring Cloud Stream; in lower case."""
+
 _FIELD_VALUE = re.compile(rb"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?")
 """RFC 9110, 5.5."""
 
@@ -298,14 +301,25 @@ def _segment(unit: str) -> str:
 
 
 def _headers(call: Call, *, is_delivery: bool) -> list[tuple[bytes, bytes]]:
-    found = _sendable(call, _PASSED_ON)
+    found = _sendable(call.headers, _PASSED_ON)
     if not is_delivery:
         return found
-    kind = b"application/xml" if call.value.lstrip()[:1] == b"<" else b"application/json"
+    ours = names.find_ours(call.headers)
+    kind = _kind_of(call.value) if ours is None else _own_kind_of(call)
     found += [(b"content-type", kind), (b"idempotency-key", call.notification_id.encode())]
-    return found + _sendable(call, _MARKS)
+    return found + _sendable(call.headers if ours is None else ours, _MARKS)
 
 
-def _sendable(call: Call, wanted: Sequence[str]) -> list[tuple[bytes, bytes]]:
+def _kind_of(value: bytes) -> bytes:
+    return b"application/xml" if value.lstrip()[:1] == b"<" else b"application/json"
+
+
+def _own_kind_of(call: Call) -> bytes:
+    """Return the media type that a record that left as it came names itself; its value may be anything."""
+    own = [value for name, value in call.headers if name.lower() in _CONTENT_TYPES]
+    return own[-1] if own and own[-1] and _FIELD_VALUE.fullmatch(own[-1]) else b"application/octet-stream"
+
+
+def _sendable(headers: Headers, wanted: Sequence[str]) -> list[tuple[bytes, bytes]]:
     """Return the wanted headers, but none with a value that HTTP cannot carry: other programs may have written it."""
-    return [(name.encode(), value) for name, value in call.headers if name in wanted and _FIELD_VALUE.fullmatch(value)]
+    return [(name.encode(), value) for name, value in headers if name in wanted and _FIELD_VALUE.fullmatch(value)]

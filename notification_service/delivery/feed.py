@@ -34,8 +34,8 @@ def make_item(key: bytes | None, value: bytes, headers: Headers, position: str, 
 
     `place` identifies a record without a notification id; by default its `position` does, which is for people.
     """
-    texts = names.texts_of(headers)
-    unit = (key or b"").decode(errors="replace")
+    texts = names.own_texts(headers)
+    unit = names.find_unit(key, texts) or ""
     found = texts.get(names.NOTIFICATION_ID)
     defect = _find_defect(unit, found)
     return Item(

@@ -29,6 +29,7 @@ from notification_service.console.access.users_file import UsersFile
 from notification_service.console.sources import ArchiveDistance, Sources, not_known
 from notification_service.console.unit_story import Left
 from notification_service.events.format import DecodingSettings
+from notification_service.events.pass_through import PASS_THROUGH
 from notification_service.jobs.topic_archive.local_reading import find_newest, find_path
 from notification_service.jobs.topic_archive.manifest import Ends
 from notification_service.payments.decoding import EnvelopeDecoder
@@ -326,7 +327,8 @@ def _find_sent_of(configuration: Configuration) -> Callable[[str, float], Left]:
     if TransportType.FILE in sinks_of(configuration):
         return OutputFiles(notification.output_directory, SystemFiles()).find_sent
     if TransportType.KAFKA in sinks_of(configuration):
-        return find_sent_in(configuration.archive.location, notification.topic)
+        passes_through = notification.handler == PASS_THROUGH
+        return find_sent_in(configuration.archive.location, notification.topic, passes_through=passes_through)
     places = {
         TransportType.JMS: f"queue {notification.jms.notifications}",
         TransportType.XMS: f"queue {notification.xms.notifications}",

@@ -11,11 +11,14 @@ from guardian.headers import (
     INCOMPLETE,
     LATE,
     NOTIFICATION_ID,
+    OURS,
     POSSIBLE_DUPLICATE,
     PROCESS_FLOW_NAME,
     RELEASED_BY,
     SOURCE_POSITION,
-    texts_of,
+    UNIT_OF_WORK,
+    find_unit,
+    own_texts,
 )
 from guardian.ports import Channel
 from notification_service.connectors.files.operations import FileOperations
@@ -116,13 +119,13 @@ class OutputFiles:
 
 def _read(line: bytes, unit: str) -> LeftNotification | None:
     read = decode_line(line)
-    if not isinstance(read, Line) or read.key != unit.encode():
+    if not isinstance(read, Line) or find_unit(read.key, own_texts(read.headers)) != unit:
         return None
     return read_notification(read.headers, read.value)
 
 
 def read_notification(headers: Headers, value: bytes) -> LeftNotification:
-    texts, report = texts_of(headers), _find_report(value)
+    texts, report = own_texts(headers), _find_report(value)
     marks = tuple(f"{name} {texts[name]}" if name in _WITH_VALUE else name for name in _MARKS if name in texts)
     return LeftNotification(
         texts.get(NOTIFICATION_ID, ""),
@@ -149,10 +152,10 @@ def _statuses(report: _Report) -> Iterator[str]:
         yield from (status for status in (each.status, *(one.status for one in each.transactions)) if status)
 
 
-def find_sent_in(location: str, topic: str) -> Callable[[str, float], Left]:
+def find_sent_in(location: str, topic: str, *, passes_through: bool = False) -> Callable[[str, float], Left]:
     """Return how to look for what was sent in an archive at this path or URL. Of URLs, only `file:` ones are read.
 
-    The text of another URL is not shown, because it may have a password in it.
+    The text of another URL is not shown, because it may have a password in it. With `passes_through` a header may name the unit.
     """
     path = find_path(location)
     if path is None:
@@ -161,25 +164,27 @@ def find_sent_in(location: str, topic: str) -> Callable[[str, float], Left]:
             f"they are on a Kafka topic, and in its archive at an address that begins with {scheme}://. "
             "Only an archive at a path is read here"
         )
-    return ArchivedOutput(path, topic).find_sent
+    return ArchivedOutput(path, topic, f"{OURS}{UNIT_OF_WORK}" if passes_through else None).find_sent
 
 
 class ArchivedOutput:
-    """Reads the archive of the topic of notifications at a path, if there is one."""
+    """Reads the archive of the topic of notifications at a path, if there is one. A record's unit is its key, or in `header`."""
 
-    def __init__(self, location: Path, topic: str) -> None:
+    def __init__(self, location: Path, topic: str, header: str | None = None) -> None:
         self._location = location
         self._topic = topic
+        self._header = header
 
     def find_sent(self, unit: str, max_seconds: float) -> Left:
         """Return the unit's notifications that were archived. Those that were sent since are not known. Never raises."""
         if not self._location.is_dir():
             return not_known_on_kafka(unit, max_seconds)
         try:
-            found = find_records(self._location, self._topic, unit.encode(), max_seconds)
+            found = find_records(self._location, self._topic, unit.encode(), max_seconds, self._header)
         except ResequencerError as error:
             return Left((), is_complete=False, searched=f"the archive could not be read: {printable(str(error))}")
-        notifications = tuple(read_notification(each.headers, each.value) for each in found.records)
+        records = [each for each in found.records if find_unit(each.key, own_texts(each.headers)) == unit]
+        notifications = tuple(read_notification(each.headers, each.value) for each in records)
         if found.archived_at is None:
             return Left((), is_complete=False, searched=f"the archive in {self._location}, which is empty yet")
         part = "" if found.is_whole else " in part: the time for it is over"

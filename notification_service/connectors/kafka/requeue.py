@@ -6,7 +6,7 @@ from typing import NamedTuple, NoReturn, TypeVar
 
 from kafka import errors
 
-from guardian.headers import NOTIFICATION_ID
+from guardian.headers import NOTIFICATION_ID, SOURCE_POSITION, own_texts
 from guardian.ports import TransportRefused, TransportUnavailable
 from notification_service.connectors.dead_letters.actions import Action, Requeued, StoredDeadLetter
 from notification_service.connectors.dead_letters.port import DeadLettersInUse, Outcome, Sign, portions
@@ -188,7 +188,10 @@ def _partition_of(number: str) -> Partition:
 
 
 def _why_not_a_notification(dead_letter: StoredDeadLetter) -> str | None:
-    if NOTIFICATION_ID in dict(dead_letter.letter.record.headers):
+    record = dead_letter.letter.record
+    texts = own_texts(record.headers)
+    # A record of the input may itself be a notification, of a service before this one: that one had another position.
+    if NOTIFICATION_ID in texts and texts.get(SOURCE_POSITION) == str(record.origin):
         text = "it is a notification that its topic refused: raise the topic's max.message.bytes, and send the record yourself"
         return f"{text} (show --raw)"
     return None

@@ -5,7 +5,7 @@ import logging
 from hashlib import sha256
 from typing import NamedTuple
 
-from guardian.headers import DELIVERY_ID, Way, texts_of, way_of
+from guardian.headers import DELIVERY_ID, UNIT_OF_WORK, Way, find_ours, texts_of, way_of
 from guardian.ports import OrderSource, PartitionOutput, Position, Transport, TransportRefused
 from guardian.positions import DoneOffsets
 from notification_service.delivery.direct.core.decision import OpenRecord, Stage
@@ -48,7 +48,7 @@ class Reading:
             record=record,
             way=way,
             key=item.key,
-            lane=record.origin.offset if record.key is None else record.key,
+            lane=_lane_of(record),
             notification_id=item.notification_id or self._own_id(record, way),
             row=self._gate.new_row(),
             due_at=now + self._wait_ms(way),
@@ -61,7 +61,7 @@ class Reading:
             return Flaw(DeadLetterReason.UNDECODABLE, record.defect)
         if record.cut is not None:
             return Flaw(DeadLetterReason.TOO_LARGE, f"its value has {record.cut.length} bytes; raise max-record-bytes")
-        defect = _find_key_defect(record.key) or make_item(record.key, b"", record.headers, "").defect
+        defect = _find_key_defect(_unit_of(record)) or make_item(record.key, b"", record.headers, "").defect
         if defect is None and (flaw := _find_own_id_flaw(opened.notification_id)) is not None:
             defect = f"the header {DELIVERY_ID} {flaw}"
         return None if defect is None else Flaw(DeadLetterReason.UNDELIVERABLE, defect)
@@ -75,6 +75,19 @@ class Reading:
         if way.submitted_at is None:
             return 0
         return min(max(0, way.submitted_at + self._stage.delay_ms - self._clock.now()), self._stage.delay_ms)
+
+
+def _unit_of(record: Record) -> bytes | None:
+    """Return the record's key, or the unit that a record that left as it came names in its header."""
+    ours = find_ours(record.headers)
+    named = None if ours is None else next((value for name, value in ours if name == UNIT_OF_WORK), None)
+    return record.key if named is None else named
+
+
+def _lane_of(record: Record) -> int | bytes:
+    """Return what the records have in common that are delivered one after the other; a record without a unit is alone."""
+    unit = _unit_of(record)
+    return record.origin.offset if unit is None else unit
 
 
 def _find_key_defect(key: bytes | None) -> str | None:

@@ -91,11 +91,12 @@ class RecordsOfKey(NamedTuple):
     is_whole: bool
 
 
-def find_records(location: Path, topic: str, key: bytes, max_seconds: float) -> RecordsOfKey:
+def find_records(location: Path, topic: str, key: bytes, max_seconds: float, header: str | None = None) -> RecordsOfKey:
     """Return the records with this key, from the newest batch back, for at most so many seconds.
 
-    The keys of a file are read first, and the other columns only where one of them is the key. There is no index: the time grows
-    with the archive. A batch appears whole and never changes, so this is safe while others write or compact the archive.
+    Records with this `header`, whose value is the key, are found too. The keys (and headers) of a file are read first, and the
+    other columns only where one of them is the key. There is no index: the time grows with the archive. A batch appears whole
+    and never changes, so this is safe while others write or compact the archive.
 
     Raises:
         ArchiveRefused: A batch is missing, or a file is damaged.
@@ -107,7 +108,7 @@ def find_records(location: Path, topic: str, key: bytes, max_seconds: float) -> 
         spans = find_spans(location)
         for span in reversed(spans):
             for file in sorted((location / RECORDS / span.name / f"topic={topic}").glob("day=*/*.parquet")):
-                for records in _records_with(file, key):
+                for records in _records_with(file, key, header):
                     found += records
                     if monotonic() > until:
                         return RecordsOfKey(tuple(sorted(found)), _archived_at(location, spans), is_whole=False)
@@ -118,14 +119,18 @@ def _archived_at(location: Path, spans: list[Span]) -> Instant | None:
     return read_manifest(location, spans[-1]).archived_at if spans else None
 
 
-def _records_with(file: Path, key: bytes) -> Iterator[list[ArchivedRecord]]:
+def _records_with(file: Path, key: bytes, header: str | None) -> Iterator[list[ArchivedRecord]]:
     """Yield the records of each part of a file."""
-    from pyarrow import compute, scalar  # Imported here: it belongs to the extra of the jobs.
+    from pyarrow import array, compute, scalar  # Imported here: it belongs to the extra of the jobs.
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(file) as parquet:
         for part in range(parquet.num_row_groups):
-            is_it = compute.equal(parquet.read_row_group(part, columns=["key"])["key"], scalar(key))
+            is_it = compute.fill_null(compute.equal(parquet.read_row_group(part, columns=["key"])["key"], scalar(key)), False)
+            if header is not None:
+                named = parquet.read_row_group(part, columns=["headers"])["headers"].to_pylist()
+                wanted = {"key": header, "value": key}
+                is_it = compute.or_(is_it, array([wanted in (each or ()) for each in named]))
             if not compute.any(is_it).as_py():
                 yield []
                 continue

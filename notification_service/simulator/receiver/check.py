@@ -1,6 +1,5 @@
 """Compares what the receiver took with the notifications that it should have: all there, none twice, in order."""
 
-import json
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,9 +10,10 @@ from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
-from guardian.headers import NOTIFICATION_ID
+from guardian.headers import NOTIFICATION_ID, find_unit, own_texts
+from notification_service.connectors.line_format import Defect, decode_line
 from notification_service.simulator.receiver.receiver import CALLS, TAKEN, UNITS, read_lines
-from resequencer.record import Origin, Partition
+from resequencer.record import Headers, Origin, Partition
 
 _EXAMPLES = 3
 
@@ -127,11 +127,8 @@ def read_notifications(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
     for path in paths:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
-                try:
-                    notification = json.loads(line)
-                    yield notification["key"], notification["headers"][NOTIFICATION_ID]
-                except (ValueError, KeyError, TypeError) as error:
-                    raise ValueError(f"{path}, line {number}: no notification with key and notification-id") from error
+                read = decode_line(line)
+                yield _pair_of(*(None, ()) if isinstance(read, Defect) else (read.key, read.headers), f"{path}, line {number}")
 
 
 def _expected(options: Namespace) -> Iterator[tuple[str, str]]:
@@ -184,12 +181,13 @@ def read_topic(bootstrap: str, topic: str) -> Iterator[tuple[str, str]]:
         while any(reader.position(each) < end for each, end in ends.items()):
             for records in reader.poll(timeout_ms=_POLL_MS).values():
                 for record in records:
-                    yield _pair_of(record)
+                    position = Origin(Partition(record.topic, record.partition), record.offset)
+                    yield _pair_of(record.key, tuple(record.headers), str(position))
 
 
-def _pair_of(record: Any) -> tuple[str, str]:
-    headers = dict(record.headers)
-    if record.key is None or NOTIFICATION_ID not in headers:
-        position = Origin(Partition(record.topic, record.partition), record.offset)
-        raise ValueError(f"{position}: no notification with key and notification-id")
-    return record.key.decode(), headers[NOTIFICATION_ID].decode()
+def _pair_of(key: bytes | None, headers: Headers, where: str) -> tuple[str, str]:
+    texts = own_texts(headers)
+    unit = find_unit(key, texts)
+    if unit is None or NOTIFICATION_ID not in texts:
+        raise ValueError(f"{where}: no notification with key and notification-id")
+    return unit, texts[NOTIFICATION_ID]

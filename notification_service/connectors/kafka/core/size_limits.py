@@ -73,7 +73,7 @@ class SizeLimits:
     def dead_letter(self, each: OutputRecord, problem: str, now: Instant) -> ProducerRecord:
         """Return the dead letter of a notification that its topic does not accept."""
         headers = dict(each.headers)
-        source = headers.get(DELIVERY_SOURCE_POSITION) or headers.get(SOURCE_POSITION, b"")
+        source = headers.get(f"{each.prefix}{DELIVERY_SOURCE_POSITION}") or headers.get(f"{each.prefix}{SOURCE_POSITION}", b"")
         ours = dead_letter_headers(DeadLetterReason.TOO_LARGE, problem, source, now)
         return self.fit(OutputRecord(each.number, Channel.DEAD_LETTERS, each.key, (*each.headers, *ours), each.value), now)
 

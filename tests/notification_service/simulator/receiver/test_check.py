@@ -94,6 +94,6 @@ def test_the_command_prints_a_table_and_its_exit_code_tells_of_faults(tmp_path: 
 
 def test_a_file_that_holds_no_notifications_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "other.jsonl"
-    file.write_text('{"key": "a", "headers": {"notification-id": "a1"}}\n{"key": "a"}\n')
+    file.write_text('{"key": "a", "headers": {"notification-id": "a1"}, "value": ""}\n{"key": "a"}\n')
     assert main(["check", "--directory", str(tmp_path), str(file)]) == 1
     assert f"check: {file}, line 2: no notification with key and notification-id" in capsys.readouterr().out
