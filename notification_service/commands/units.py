@@ -266,7 +266,8 @@ def _published_lines(story: UnitStory) -> Iterator[str]:
         yield f"left incomplete: {'' if gap.at is None else f'at {gap.at}, '}without {gap.missing}{more}"
     for each in story.left.found:
         marks = f"  {', '.join(each.marks)}" if each.marks else ""
-        yield f"left: {each.created_at or '-'}  {each.event}  {each.flow}  {each.status or '-'}  {each.position}{marks}"
+        what = f"{each.event}  {each.flow}  {each.status or '-'}" if each.event else each.notification_id
+        yield f"left: {each.created_at or '-'}  {what}  {each.position}{marks}"
     yield f"notifications read: {story.left.searched}"
 
 

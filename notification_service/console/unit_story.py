@@ -7,14 +7,15 @@ import msgspec
 
 from guardian.headers import INCOMPLETE
 from notification_service.console.orders import OrderState, ToldOrder
-from notification_service.payments.envelope import PAIN_001_PARTS, DataEnvelope
+from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.payment_data import PaymentData
 from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.event import Event
 from resequencer.storage_port import Waits
-from resequencer.strategies.completeness import Seen
+from resequencer.strategies.completeness import Completeness, Seen
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.sequence import Expectation, LastPerFlow, Lasts, handled_to
+from resequencer.strategies.window import Released
 from resequencer.unit import REMEMBERED_ENVELOPES, Entry, Remainder, Retry, Undecodable, Unit
 
 
@@ -348,6 +349,8 @@ def _facts(unit: Unit, strategy: Strategy) -> Iterator[tuple[str, str]]:
         yield "Parts seen", ", ".join(state.parts) or "none"
         missing = _missing(unit, strategy)
         yield "Parts missing", missing or "none"
+    elif isinstance(state, Released):
+        yield "Highest released", "none" if state.highest is None else _released(state.highest, strategy)
     elif not isinstance(state, Lasts):
         yield "State of the strategy", _in_words(state)
     if unit.hold is not None:
@@ -358,12 +361,18 @@ def _facts(unit: Unit, strategy: Strategy) -> Iterator[tuple[str, str]]:
         yield "Remainder", _remainder(unit.remainder, len(unit.queue))
 
 
+def _released(highest: int, strategy: Strategy) -> str:
+    return str(highest) if strategy.needs_sequence else instant_text(highest)
+
+
 def _missing(unit: Unit, strategy: Strategy) -> str:
     """Return what is missing in the unit. These strategies look at no envelope for it, but expect one."""
     waiting = next(iter(unit.stash), None) or (unit.retry.entry if unit.retry else None)
     if waiting is not None:
         return strategy.missing(unit.state, waiting.envelope)
-    return ", ".join(each for each in PAIN_001_PARTS if each not in unit.state.parts)
+    if isinstance(strategy, Completeness):
+        return ", ".join(each for each in strategy.required if each not in unit.state.parts)
+    return ""
 
 
 def _given_up(intervals: tuple[tuple[int, int], ...]) -> str:
@@ -441,6 +450,8 @@ def _attempts(retry: Retry) -> Attempts:
     return Attempts(position, retry.attempts, instant_text(due_at), retry.why, retry.dependency, retry.calls, retry.incomplete)
 
 
-def _payment_data(data: PaymentData) -> Iterator[DataObject]:
+def _payment_data(data: object) -> Iterator[DataObject]:
+    if not isinstance(data, PaymentData):
+        return
     for kind, bodies in (("mds", data.mds), ("pds", data.pds), ("custom", data.custom)):
         yield from (DataObject(kind, name, len(body)) for name, body in bodies)

@@ -43,10 +43,11 @@ from notification_service.wiring.handlers import EnrichedHandler, HandlingLog, W
 from notification_service.wiring.regions import find_unusable_clients, make_region_transport
 from notification_service.wiring.working_directory import see_working_directory
 from resequencer.errors import ConfigurationError
-from resequencer.event import Decoder
+from resequencer.event import Decoder, Refusal
 from resequencer.handler import DataHandler, Handler
 from resequencer.in_flight import InFlight, Untracked
 from resequencer.order import LONGEST_HOLD_MS, OrderKind
+from resequencer.record import Record
 from resequencer.strategies.port import Strategy
 from resequencer.turn.turn import TurnContext
 
@@ -90,7 +91,7 @@ def compose(
     context = TurnContext(
         strategy,
         watched,
-        _data_handler(configuration),
+        data_handler_of(configuration),
         configuration.resequencer,
         SystemRandom(),
         handler,
@@ -171,7 +172,21 @@ def _decoder(configuration: Configuration, strategy: Strategy) -> Decoder:
     return find_decoder(ingress.events, settings) or EnvelopeDecoder(settings)
 
 
-def _data_handler(configuration: Configuration) -> DataHandler:
+def make_unit_finder(configuration: Configuration) -> Callable[[Record], str | None] | None:
+    """Return how the unit of a record is found that need not be an event; None for IPF's, whose values name it."""
+    lenient = DecodingSettings(needs_sequence=False, max_value_bytes=configuration.ingress.max_record_bytes, first_sequence=0)
+    decoder = find_decoder(configuration.ingress.events, lenient)
+    if decoder is None:
+        return None
+
+    def find_unit(record: Record) -> str | None:
+        decoded = decoder.decode(record)
+        return None if isinstance(decoded, Refusal) else decoded.unit
+
+    return find_unit
+
+
+def data_handler_of(configuration: Configuration) -> DataHandler:
     """Return what keeps the units' data: those of payments, which only IPF's envelopes have."""
     return LATEST_OBJECTS if configuration.ingress.events.format == IPF else NO_DATA
 

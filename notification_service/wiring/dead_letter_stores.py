@@ -4,6 +4,7 @@ import os
 import pwd
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.sections import TransportType
@@ -24,6 +25,7 @@ from notification_service.connectors.files.requeue import Requeue
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.supervision.locks import AlreadyRunning, RunLock
 from notification_service.supervision.system_clock import SystemClock
+from notification_service.wiring.composition import make_unit_finder
 from notification_service.wiring.delivery import find_receiver_of, open_dead_letters
 from resequencer.clock import instant_text
 from resequencer.errors import ConfigurationError, ResequencerError
@@ -59,7 +61,7 @@ class FileDeadLetterStore(NotedActions):
         return f"{self._dead_letters.path}{aside}"
 
     def letters(self) -> Iterator[StoredDeadLetter]:
-        return self._dead_letters.letters()
+        return map(self.named, self._dead_letters.letters())
 
     def actions(self) -> Iterator[Action]:
         return self._actions.read()
@@ -115,7 +117,16 @@ def open_store(configuration: Configuration, asked_for: AskedFor, sign: Sign = s
         raise ConfigurationError(refusal.path, f"{refusal.problem}. These dead letters are in the {where}")
     if notification.transport is TransportType.FILE:
         output = notification.output_directory
-        return FileDeadLetterStore(FileSettings(ingress.topic, ingress.file_directory, output, ingress.max_record_bytes), sign)
+        settings = FileSettings(ingress.topic, ingress.file_directory, output, ingress.max_record_bytes)
+        return _naming(FileDeadLetterStore(settings, sign), configuration)
     from notification_service.connectors.kafka.dead_letters import KafkaDeadLetterStore
 
-    return KafkaDeadLetterStore(kafka_settings(configuration), asked_for, sign)
+    return _naming(KafkaDeadLetterStore(kafka_settings(configuration), asked_for, sign), configuration)
+
+
+_S = TypeVar("_S", bound=NotedActions)
+
+
+def _naming(store: _S, configuration: Configuration) -> _S:
+    store.find_unit = make_unit_finder(configuration)
+    return store

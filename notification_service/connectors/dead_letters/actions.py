@@ -14,6 +14,8 @@ from guardian.headers import (
     DEAD_LETTER_VALUE_LENGTH,
     DEAD_LETTER_VALUE_SHA256,
     REQUEUED_FROM,
+    find_unit,
+    own_texts,
 )
 from notification_service.events.identifiers import shown
 from notification_service.payments.wire import WireContext
@@ -178,6 +180,7 @@ class StoredDeadLetter(msgspec.Struct, frozen=True):
     `number` is the name that people use. `digest` is that of the stored line: in files, numbers may restart after all state was
     lost, and an action on one dead letter must not apply to another of the same number. `headers` are all headers of the stored
     record, including those that the service added. `edit` is set only on a letter that is about to be requeued corrected.
+    `named_unit` is the unit that the record has by a format other than IPF's, empty if it names none; None: the format is IPF's.
     """
 
     number: str
@@ -185,6 +188,7 @@ class StoredDeadLetter(msgspec.Struct, frozen=True):
     headers: Headers
     letter: DeadLetter
     edit: Edit | None = None
+    named_unit: str | None = None
 
     @property
     def letter_id(self) -> LetterId:
@@ -235,9 +239,11 @@ class StoredDeadLetter(msgspec.Struct, frozen=True):
 
     @property
     def unit(self) -> str | None:
-        """The unit that the value names. If the value names none, the record's key; None without a key."""
+        """The unit that the record names: by its format, in its value, or in our header; else the record's key, or None."""
+        if self.named_unit:
+            return self.named_unit
         record = self.letter.record
-        return _find_unit(record.value) or (None if record.key is None else record.key.decode("utf-8", "replace"))
+        return _find_unit(record.value) or find_unit(record.key, own_texts(record.headers))
 
 
 def stored_dead_letter(number: str, digest: str, key: bytes | None, headers: Headers, value: bytes) -> StoredDeadLetter:

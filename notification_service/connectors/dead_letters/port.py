@@ -120,11 +120,26 @@ class DeadLetterStore(Protocol):
     def close(self) -> None: ...
 
 
+FindUnit: TypeAlias = Callable[[Record], str | None]
+"""Return the unit that a record has by the configured format, also if it is no event; None if it names none."""
+
+
 class NotedActions:
-    """The calls of a store that only note actions. `note` makes them durable, all or none."""
+    """The calls of a store that only note actions. `note` makes them durable, all or none.
+
+    `find_unit` names the units of dead letters whose format is not IPF's.
+    """
+
+    find_unit: FindUnit | None = None
 
     def __init__(self, sign: Sign, note: Callable[[Sequence[Action]], None]) -> None:
         self._sign, self._note = sign, note
+
+    def named(self, letter: StoredDeadLetter) -> StoredDeadLetter:
+        """Return the dead letter with its unit, if its format names that."""
+        if self.find_unit is None:
+            return letter
+        return msgspec.structs.replace(letter, named_unit=self.find_unit(letter.letter.record) or "")
 
     def discard(self, letters: Sequence[LetterId], because: str) -> None:
         by, at = self._sign()
@@ -185,7 +200,7 @@ def portions(letters: Iterable[StoredDeadLetter]) -> Iterator[list[StoredDeadLet
 def find_flaw(letter: StoredDeadLetter, decode: Callable[[Record], Event | Refusal]) -> str | None:
     """Return why the edited record would be a dead letter again, or that it is of another unit; None without such a flaw.
 
-    Its unit must be one that the dead letter names, in its key or in its value. A dead letter that names none may be of any unit.
+    Its unit must be one that the dead letter names, by its format or key. A dead letter that names none may be of any unit.
     What handling the envelope would lead to is not tried. A record that could not be delivered to a receiver is not decoded: only
     the receiver knows what it takes.
     """
@@ -196,7 +211,8 @@ def find_flaw(letter: StoredDeadLetter, decode: Callable[[Record], Event | Refus
     if isinstance(decoded, Refusal):
         return f"it would be a dead letter again, {decoded.reason.value}: {decoded.error}"
     key = None if record.key is None else record.key.decode("utf-8", "replace")
-    named = dict.fromkeys(each for each in (letter.unit, key) if each is not None)
+    units = (letter.unit, key) if letter.named_unit is None else (letter.named_unit or None,)
+    named = dict.fromkeys(each for each in units if each is not None)
     if named and decoded.unit not in named:
         return f"it is of unit {shown(decoded.unit)}, the dead letter of {' or '.join(map(shown, named))}"
     return None
