@@ -18,6 +18,7 @@ from notification_service.configuration.schema import path_of, settings_from
 from notification_service.configuration.sections import Ingress, Notifications, TransportType
 from notification_service.configuration.transports import copied_settings, facts_group, kafka_settings, only_with_one_kind
 from notification_service.connectors.files.settings import FileSettings
+from notification_service.events.pass_through import PASS_THROUGH
 from notification_service.jobs.maven import with_kafka
 from notification_service.payments.strategies import StrategySettings
 from notification_service.supervision.exit_code import ExitCode, NotJudged
@@ -166,8 +167,9 @@ def audit_settings(configuration: Configuration, settled: dict[int, int]) -> "Au
     from notification_service.jobs.audit.rules import AuditSettings
 
     notification = configuration.notification
+    passes_through = notification.handler == PASS_THROUGH
     try:
-        table = notification.settings.read_text(encoding="utf-8-sig")
+        table = "" if passes_through else notification.settings.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
             path_of(Notifications, "settings"), f"{notification.settings} cannot be read: {error}"
@@ -182,6 +184,8 @@ def audit_settings(configuration: Configuration, settled: dict[int, int]) -> "Au
         configuration.ingress.max_record_bytes,
         settled,
         final_statuses=configuration.aggregation.final_statuses,
+        events=configuration.ingress.events,
+        passes_through=passes_through,
     )
 
 
@@ -213,6 +217,7 @@ def audit_subject(configuration: Configuration, began_at: Instant, took_ms: int,
         began_at,
         took_ms,
         reports if aggregation.is_enabled else None,
+        has_lookups=notification.handler != PASS_THROUGH,
     )
 
 

@@ -29,7 +29,7 @@ from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.events.format import DecodingSettings
 from notification_service.events.pass_through import NO_DATA, PASS_THROUGH, PAYMENTS, PassThrough
-from notification_service.events.settings import IPF, find_decoder
+from notification_service.events.settings import IPF, decoding_settings, find_decoder
 from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.enrichment import Enrichment
 from notification_service.payments.notification_settings import NotificationSettings, parse_notification_settings
@@ -166,9 +166,8 @@ def make_decoder(configuration: Configuration) -> Decoder:
 
 
 def _decoder(configuration: Configuration, strategy: Strategy) -> Decoder:
-    ingress, first = configuration.ingress, configuration.resequencer.first_sequence
-    needs_time = bool(getattr(strategy, "needs_time", False))
-    settings = DecodingSettings(strategy.needs_sequence, ingress.max_record_bytes, 1 if first == 1 else 0, needs_time)
+    ingress = configuration.ingress
+    settings = decoding_settings(strategy, configuration.resequencer.first_sequence, ingress.max_record_bytes)
     return find_decoder(ingress.events, settings) or EnvelopeDecoder(settings)
 
 

@@ -10,6 +10,7 @@ from resequencer.order import Order, OrderKind, OrderOutcome
 from resequencer.turn.decide import begin, receive, wake
 from resequencer.turn.orders import execute
 from resequencer.turn.poison import without_poison
+from resequencer.turn.release import release_up_to
 from resequencer.turn.turn import Turn, TurnContext
 from resequencer.unit import Ordered, Unit, Wake
 
@@ -43,6 +44,13 @@ def dry_run(unit: Unit, envelope: Event | None, context: TurnContext) -> DryRunR
         course(turn, came)
     except Exception:  # noqa: BLE001 - The turn is repeated, and the error becomes a dead letter.
         turn = without_poison(unit.copy(), came, 0, context, course)
+    return _result(turn)
+
+
+def dry_run_in_order(unit: Unit, last: tuple[str, int, int], context: TurnContext) -> DryRunResult:
+    """Take the turn of a unit whose stash is released by its wait, up to the entry with the order `last`."""
+    turn = Turn(unit.copy(), context, 0)
+    release_up_to(turn, last)
     return _result(turn)
 
 

@@ -66,8 +66,14 @@ def _release_in_order(turn: Turn) -> None:
     unit, settings = turn.unit, turn.context.settings
     due = [each for each in unit.stash if not each.stashed_at <= turn.now < deadline_of(each, settings)]
     unit.amend(deadline_at=None)
-    last = max((each.order for each in due), default=None)
-    while last is not None and unit.is_free and unit.stash and unit.stash[0].order <= last:
+    if due:
+        release_up_to(turn, max(each.order for each in due))
+
+
+def release_up_to(turn: Turn, last: tuple[str, int, int]) -> None:
+    """Handle the stash in order, as if it had just come, up to the entry with the order `last`."""
+    unit = turn.unit
+    while unit.is_free and unit.stash and unit.stash[0].order <= last:
         if turn.is_spent:
             unit.amend(remainder=Remainder(cause=Wake.DEADLINE))
             return

@@ -31,13 +31,16 @@ from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.line_format import Line, decode_line, encode_line
 from notification_service.events.format import DecodingSettings
+from notification_service.events.mapped import Mapping
+from notification_service.events.pass_through import NO_DATA
+from notification_service.events.settings import IPF, EventsSettings, decoding_settings, find_decoder
 from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.payment_data import LATEST_OBJECTS, PaymentData
 from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.clock import Instant
 from resequencer.errors import DependencyUnavailable, PermanentError, TransientError
-from resequencer.handler import Handled, Marks
+from resequencer.handler import DataHandler, Handled, Marks
 from resequencer.notification import Fact, Notification
 from resequencer.record import Partition
 from resequencer.settings import ResequencerSettings
@@ -140,6 +143,8 @@ class Plan(msgspec.Struct, frozen=True):
     """How a service is set up."""
 
     strategy: str = "SEQUENCE"
+    settings: StrategySettings | None = None
+    events: EventsSettings = EventsSettings(IPF, Mapping())
     storage: str = "embedded"
     batch_size: int = 500
     acknowledge_handled: bool = False
@@ -168,7 +173,7 @@ class Service:
         self.clock = FakeClock()
         self.handler = Teller(self.clock)
         self.handler.makes_facts = self.plan.has_facts
-        self.strategy = make_strategy(StrategySettings(self.plan.strategy))
+        self.strategy = make_strategy(self.plan.settings or StrategySettings(self.plan.strategy))
         self.files: FileOperations = SystemFiles()
         self.around_transport: Callable[[Transport], Transport] = lambda transport: transport
         self.around_storage: Callable[[Storage], Storage] = lambda storage: storage
@@ -204,9 +209,12 @@ class Service:
 
     def start(self) -> Service:
         plan = self.plan
-        decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=self.strategy.needs_sequence))
+        first = 1 if plan.settings is None else plan.settings.first_sequence
+        decoding = decoding_settings(self.strategy, first, DecodingSettings(needs_sequence=True).max_value_bytes)
+        decoder = find_decoder(plan.events, decoding) or EnvelopeDecoder(decoding)
+        data_handler: DataHandler = LATEST_OBJECTS if plan.events.format == IPF else NO_DATA
         mistakes = getattr(self.handler, "mistakes", Mistakes())
-        context = TurnContext(faltering(self.strategy, mistakes), self.handler, LATEST_OBJECTS, plan.resequencer, NoChance())
+        context = TurnContext(faltering(self.strategy, mistakes), self.handler, data_handler, plan.resequencer, NoChance())
         storage = self._new_storage()
         registry = msgspec.structs.replace(plan.registry, can_reload=storage.is_durable)
         directories = (self.directory / "in", self.directory / "out")

@@ -104,9 +104,7 @@ EXPLANATIONS: Mapping[Deviation, Explanation] = {
     Deviation.WRONG_STATUS: Explanation(
         "A notification has another status than the settings file gives for its event.", _CHANGED
     ),
-    Deviation.WRONG_CONTENT: Explanation(
-        "A notification has other content than the payment data led to at that moment.", _CHANGED
-    ),
+    Deviation.WRONG_CONTENT: Explanation("A notification has other content than the records led to at that moment.", _CHANGED),
     Deviation.WRONG_HEADERS: Explanation("A notification has other headers than its record leads to.", _CHANGED),
     Deviation.FALSELY_LATE: Explanation("A notification is marked `late`, but no later one was handled before it.", _MARK),
     Deviation.FALSELY_INCOMPLETE: Explanation("A notification is marked `incomplete`, but nothing was missing.", _MARK),

@@ -3,10 +3,12 @@
 An expected notification is reduced in the same way, so that the two can be compared.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256
 
 import msgspec
+from msgspec import UNSET
 
 from guardian.headers import (
     DEAD_LETTER_REASON,
@@ -17,11 +19,13 @@ from guardian.headers import (
     LATE,
     LOOKUPS_VERSION,
     NOTIFICATION_ID,
+    OURS,
     POSSIBLE_DUPLICATE,
     RELEASED_BY,
     SOURCE_POSITION,
     TRACEPARENT,
     TRACESTATE,
+    own_texts,
     texts_of,
 )
 from resequencer.clock import Instant, instant_of
@@ -43,6 +47,9 @@ class ObservedNotification(msgspec.Struct, frozen=True, array_like=True):
     `place` gives the order of publishing. `position` is None without the header, `status` None if the value has none. `digest` is
     that of the value without its `CreDtTm`, which is `created_at`. `version` is that of the lookups. `headers` are those that no
     other field holds. Two notifications with the same `likeness` have the same content, position, headers and marks.
+
+    With `is_passed` it is a record that left as it came: `digest` is that of its key and value, and `headers` are all, in order,
+    with the values as they were in Latin-1.
     """
 
     place: int
@@ -57,6 +64,7 @@ class ObservedNotification(msgspec.Struct, frozen=True, array_like=True):
     version: str | None
     headers: tuple[tuple[str, str], ...]
     likeness: bytes
+    is_passed: bool = False
 
     @property
     def marks(self) -> tuple[str | None, bool]:
@@ -65,7 +73,8 @@ class ObservedNotification(msgspec.Struct, frozen=True, array_like=True):
     @property
     def is_ordered(self) -> bool:
         """Whether it says that an operator's order released it."""
-        return any(name == RELEASED_BY for name, _ in self.headers)
+        wanted = f"{OURS}{RELEASED_BY}" if self.is_passed else RELEASED_BY
+        return any(name == wanted for name, _ in self.headers)
 
     def is_like(self, other: "ObservedNotification") -> bool:
         """Return whether both are equal except for marks, creation time and place."""
@@ -84,7 +93,9 @@ class ObservedNotification(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def named(self) -> str:
-        """A name for people: the notification id and the event."""
+        """A name for people: the notification id and the event; of a record that left as it came the id alone."""
+        if self.is_passed:
+            return self.notification_id
         event = next((value for name, value in self.headers if name == EVENT_NAME), "?")
         return f"{self.notification_id} ({event})"
 
@@ -130,8 +141,43 @@ def observe(headers: Headers, value: bytes, place: int) -> ObservedNotification 
     )
 
 
+_OF_PASSED = frozenset(f"{OURS}{name}" for name in (NOTIFICATION_ID, SOURCE_POSITION, INCOMPLETE, LATE, POSSIBLE_DUPLICATE))
+"""Our headers in a record that left as it came that have fields of their own."""
+_POSSIBLE_DUPLICATE = f"{OURS}{POSSIBLE_DUPLICATE}"
+
+
+def observe_passed(
+    key: bytes | None, headers: Headers, value: bytes, place: int, ours: Mapping[str, str]
+) -> ObservedNotification | None:
+    """Reduce a record that left as it came; `ours` are our headers in it. None without a notification id."""
+    if NOTIFICATION_ID not in ours:
+        return None
+    digest = digest_of(_encode((key, value)))
+    return ObservedNotification(
+        place,
+        ours[NOTIFICATION_ID],
+        Origin.find(ours.get(SOURCE_POSITION, "")),
+        ours.get(INCOMPLETE),
+        LATE in ours,
+        POSSIBLE_DUPLICATE in ours,
+        None,
+        None,
+        digest,
+        None,
+        tuple((name, value.decode("latin-1")) for name, value in headers if name not in _OF_PASSED),
+        _likeness_of_passed(headers, digest),
+        is_passed=True,
+    )
+
+
+def _likeness_of_passed(headers: Headers, digest: bytes) -> bytes:
+    return digest_of(_encode([each for each in headers if each[0] != _POSSIBLE_DUPLICATE]) + digest)
+
+
 def likeness_of(notification: Notification) -> bytes:
     """Return the likeness of a notification to be compared with an observed one; cheaper than `observe_expected`."""
+    if notification.prefix:
+        return _likeness_of_passed(notification.headers, digest_of(_encode((notification.key, notification.value))))
     return _likeness(notification.headers, _digest_without(notification.value, _find_text(notification.value, _CREATED)))
 
 
@@ -159,7 +205,12 @@ def _find_text(value: bytes, name: str) -> slice | None:
 
 def observe_expected(notification: Notification) -> ObservedNotification:
     """Reduce a notification that the replayed unit made; such a notification always has an id."""
-    seen = observe(notification.headers, notification.value, -1)
+    if notification.prefix:
+        assert notification.key is not UNSET, "a record leaves with its own key"
+        ours = own_texts(notification.headers)
+        seen = observe_passed(notification.key, notification.headers, notification.value, -1, ours)
+    else:
+        seen = observe(notification.headers, notification.value, -1)
     assert seen is not None, "a notification has an id"
     return seen
 

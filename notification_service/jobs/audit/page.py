@@ -136,7 +136,8 @@ def _subject(summary: AuditSummary, subject: AuditSubject) -> str:
         named.append(("read from the archive", foreign(subject.archive)))
     named.append(("consumer group", "none: files" if subject.group is None else foreign(subject.group)))
     named += [("strategy", foreign(subject.strategy)), ("deadline", _deadline(subject)), ("time span", _span(summary))]
-    named.append(("lookups", _lookups(summary)))
+    if subject.has_lookups:
+        named.append(("lookups", _lookups(summary)))
     return facts(named, "facts")
 
 

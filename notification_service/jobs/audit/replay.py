@@ -13,10 +13,10 @@ from typing import NamedTuple
 from notification_service.jobs.audit.observed import ObservedNotification, likeness_of, observe_expected
 from notification_service.jobs.audit.rules import AuditRules
 from notification_service.jobs.audit.unit_output import UnitOutput
-from notification_service.payments.envelope import DataEnvelope
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
+from resequencer.event import Event
 from resequencer.notification import Notification
-from resequencer.turn.dry_run import DryRunResult, dry_run, dry_run_order
+from resequencer.turn.dry_run import DryRunResult, dry_run, dry_run_in_order, dry_run_order
 from resequencer.unit import Unit
 
 _WIDTH = 16
@@ -90,9 +90,9 @@ class Replays:
                 return each
         return None
 
-    def arrive(self, envelope: DataEnvelope) -> bool:
+    def arrive(self, envelope: Event) -> bool:
         """Replay an arrival; return whether it counted. A duplicate does not, nor does an envelope that became a dead letter."""
-        self._branch()
+        self._branch(envelope.offset)
         results = [dry_run(each.unit, envelope, self._rules.context) for each in self._replays]
         counted_at = envelope.offset if results[0].counts else None
         ways = zip(self._replays, results, strict=True)
@@ -101,15 +101,17 @@ class Replays:
 
     def best(self) -> Replay:
         """Return the replay that agrees best. Call it once, after the last arrival."""
-        self._branch()
+        self._branch(None)
         return max(self._replays, key=rank)
 
     def is_heard_of(self, replay: Replay) -> bool:
         """Return whether a release of the stash would publish anything. If not, the output cannot show whether it happened."""
         return bool(replay.unit.stash and dry_run(replay.unit, None, self._rules.context).output)
 
-    def _branch(self) -> None:
-        """Add the replays in which orders are executed, or the stash is released, at this point."""
+    def _branch(self, offset: int | None) -> None:
+        """Add the replays in which orders are executed, or the stash is released, before this record (None: any)."""
+        if self._rules.context.releases_by_wait:
+            self._replays = [self._released_in_order(each, offset) for each in self._replays]
         if not self.is_thorough and not self._output.incomplete and not self._output.acts:
             return
         acted = [after for each in self._replays for after in islice(self._acted(each), _WIDTH)]
@@ -134,6 +136,22 @@ class Replays:
                 yield from self._acted(after)
             if is_certain:
                 return
+
+    def _released_in_order(self, replay: Replay, offset: int | None) -> Replay:
+        """Return the replay after what had waited its time left.
+
+        No record from `offset` on is published before that, unless it is late.
+        """
+        limit, last = self._output.find_first_place(offset), None
+        for each in sorted(replay.unit.stash, key=lambda entry: entry.order):
+            seen = self._output.find_first(each.envelope.offset)
+            if seen is not None and seen.incomplete is not None:
+                break
+            if seen is not None and (limit is None or seen.place < limit):
+                last = each.order
+        if last is None:
+            return replay
+        return self._after(replay, dry_run_in_order(replay.unit, last, self._rules.context), replay.counted_at)
 
     def _released(self, replay: Replay) -> Replay | None:
         if not replay.unit.stash or not self._may_be_released(replay):
@@ -229,10 +247,10 @@ class StagedReplay:
         self._rules = rules
         self._output = output
         self._known = Replay(rules.context.new_unit(unit))
-        self._since: list[DataEnvelope] = []
+        self._since: list[Event] = []
         self._replays = Replays(self._known, rules, output)
 
-    def arrive(self, envelope: DataEnvelope) -> bool:
+    def arrive(self, envelope: Event) -> bool:
         """Replay an arrival; return whether it counted. A duplicate does not, nor does an envelope that became a dead letter."""
         counts = self._replays.arrive(envelope)
         known = self._replays.known

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from guardian.headers import AMOUNT, GROUP_ID, GROUP_TOTAL, NOTIFICATION_ID, mark_headers
+from notification_service.events.pass_through import PassThrough
 from notification_service.jobs.audit.unit_output import UnitOutput
 from notification_service.lookups.directory import MANIFEST, LookupsDirectory
 from notification_service.lookups.manifest import Pointer, is_version
@@ -23,6 +24,7 @@ from notification_service.payments.port import VersionedHandler
 from notification_service.payments.settings import HandlerSettings, make_handler
 from resequencer.clock import Instant
 from resequencer.errors import DeadLetterOrdered, EndedItsWorker, PermanentError, TooLarge
+from resequencer.event import Event
 from resequencer.handler import Handled, Marks
 from resequencer.notification import Notification, notification_id
 
@@ -47,6 +49,31 @@ _OF_GROUP = frozenset({GROUP_ID, GROUP_TOTAL, AMOUNT})
 
 UNKNOWN = b""
 """The value of a notification whose content cannot be known; such a value is not compared."""
+
+
+class ReplayPassThrough:
+    """Lets the records of the unit leave whose output is in `output`.
+
+    That an event ended its worker, or that an operator ordered a dead letter, is taken from the output.
+    """
+
+    is_foreign = False
+
+    def __init__(self) -> None:
+        self._handler = PassThrough()
+        self.output = UnitOutput()
+
+    def handle(self, envelope: Event, data: object, marks: Marks, now: Instant) -> Handled:
+        _refuse_as_in(self.output, envelope)
+        return self._handler.handle(envelope, data, marks, now)
+
+
+def _refuse_as_in(output: UnitOutput, envelope: Event) -> None:
+    """Raise what only the output shows: it does not follow from the records."""
+    if output.has_dead_letter(envelope.offset, EndedItsWorker.reason):
+        raise EndedItsWorker("as its dead letter states")
+    if output.is_dead_lettered_by_order(envelope.offset):
+        raise DeadLetterOrdered("as its order states")
 
 
 class ReplayHandler:
@@ -74,10 +101,7 @@ class ReplayHandler:
 
         Without any in the output, return those on which all versions that may have been used agree.
         """
-        if self.output.has_dead_letter(envelope.offset, EndedItsWorker.reason):
-            raise EndedItsWorker("as its dead letter states")
-        if self.output.is_dead_lettered_by_order(envelope.offset):
-            raise DeadLetterOrdered("as its order states")
+        _refuse_as_in(self.output, envelope)
         for refusal in (PermanentError, TooLarge) if self.is_foreign else ():
             if self.output.has_dead_letter(envelope.offset, refusal.reason):
                 raise refusal("as its dead letter states")

@@ -19,8 +19,7 @@ from notification_service.jobs.audit.rows import (
     UNPLACED,
     UNREADABLE,
     Row,
-    envelope_of,
-    read_arrived,
+    event_of,
     read_dead_letter,
     read_notification,
     read_outcome,
@@ -40,8 +39,8 @@ from notification_service.judgement.order_check import (
     may_last,
     name_order,
 )
-from notification_service.payments.envelope import DataEnvelope
 from resequencer.clock import Instant
+from resequencer.event import Event
 from resequencer.order import Order, OrderKind, OrderOutcome, OrderResult, OrderUnreadable, decode_order, decode_outcome
 from resequencer.record import Partition
 from resequencer.strategies.port import Strategy
@@ -145,7 +144,7 @@ class ArrivalOrder:
         self._strategy = strategy
         self._lanes: dict[str, _Lane] = {}
 
-    def of(self, envelope: DataEnvelope, at: Instant | None) -> Overtaken:
+    def of(self, envelope: Event, at: Instant | None) -> Overtaken:
         number = envelope.sequence
         if number is None:
             return Overtaken()
@@ -229,9 +228,8 @@ def _audit_unit(partition: int, unit: str, rows: Iterable[Row], rules: AuditRule
         _add_output(audit.output, row)
         is_known = is_known or row.kind not in (OUTCOME, ORDER)
         if row.kind == RECORD:
-            arrived = read_arrived(row.payload)
-            envelope = envelope_of(row, arrived, origin)
-            if audit.arrive(envelope, arrived.value_digest):
+            envelope, value_digest = event_of(row, origin, rules)
+            if audit.arrive(envelope, value_digest):
                 arrivals[row.place] = (len(arrivals), row.at)
                 yield _arrival(order, envelope, row)
     if not is_known:  # An order may name a unit that does not exist.
@@ -261,7 +259,7 @@ def _add_output(output: UnitOutput, row: Row) -> None:
         output.holds.append(decode_order(row.payload))
 
 
-def _arrival(order: ArrivalOrder, envelope: DataEnvelope, row: Row) -> ResultRow:
+def _arrival(order: ArrivalOrder, envelope: Event, row: Row) -> ResultRow:
     depth, behind, behind_ms = order.of(envelope, row.at)
     return ResultRow(
         ARRIVAL, row.unit, row.partition, row.place, flow=envelope.flow, depth=depth, behind=behind, behind_ms=behind_ms

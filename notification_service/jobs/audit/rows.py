@@ -5,20 +5,21 @@ from typing import NamedTuple
 
 import msgspec
 
-from guardian.headers import DEAD_LETTER_SOURCE_POSITION, NOTIFICATION_ID
+from guardian.headers import DEAD_LETTER_SOURCE_POSITION, NOTIFICATION_ID, find_ours, find_unit, texts_of
 from notification_service.jobs.audit.observed import (
     ObservedDeadLetter,
     ObservedNotification,
     digest_of,
     observe,
     observe_dead_letter,
+    observe_passed,
 )
 from notification_service.jobs.audit.rules import AuditRules
 from notification_service.judgement.order_check import observe_outcome
 from notification_service.payments.envelope import CustomObject, DataEnvelope, MdsObject, PdsObject, ProcessObject
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetterReason
-from resequencer.event import Refusal
+from resequencer.event import Event, Refusal
 from resequencer.order import OrderKind, OrderUnreadable, decode_order
 from resequencer.record import Headers, Origin, Partition, Record
 
@@ -38,7 +39,8 @@ _OF_A_UNIT = ("too-large", "conflicting-duplicate", "too-many-objects", "handler
 class Arrived(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The part of an envelope that the row's own fields do not hold. `value_digest` is that of the record's bytes.
 
-    A dead letter of the record must have the same digest. `record` is set only if the strategy may look at it.
+    A dead letter of the record must have the same digest. `record` is set only if it leaves, or the strategy may look at it. Of
+    another format than IPF's the row has the record instead, which is decoded again.
     """
 
     flow: str
@@ -75,7 +77,8 @@ _encode = msgspec.msgpack.Encoder().encode
 read_outcome = msgspec.msgpack.Decoder(OutcomeRow).decode
 read_notification = msgspec.msgpack.Decoder(ObservedNotification).decode
 read_dead_letter = msgspec.msgpack.Decoder(ObservedDeadLetter).decode
-read_arrived = msgspec.msgpack.Decoder(Arrived).decode
+_read_arrived = msgspec.msgpack.Decoder(Arrived).decode
+_read_record = msgspec.msgpack.Decoder(Record).decode
 read_refused = msgspec.msgpack.Decoder(RefusedRecord).decode
 
 
@@ -91,13 +94,15 @@ class Row(NamedTuple):
 
 
 def notification_row(key: bytes | None, headers: Headers, value: bytes, place: int) -> Row:
-    seen = observe(headers, value, place)
-    if seen is None or key is None:
+    ours = find_ours(headers)
+    unit = find_unit(key, {} if ours is None else texts_of(ours))
+    seen = observe(headers, value, place) if ours is None else observe_passed(key, headers, value, place, texts_of(ours))
+    if seen is None or unit is None:
         return unreadable_row(place, f"a notification without a key or the header {NOTIFICATION_ID}")
-    if b"\0" in key:
+    if "\0" in unit:
         return unreadable_row(place, "a notification of a unit that no record can name")
     partition = UNPLACED if seen.position is None else seen.position.partition.number
-    return Row(partition, key.decode(errors="replace"), NOTIFICATION, place, None, _encode(seen))
+    return Row(partition, unit, NOTIFICATION, place, None, _encode(seen))
 
 
 def dead_letter_row(record: Record, place: int, rules: AuditRules) -> Row:
@@ -145,6 +150,8 @@ def record_row(record: Record, at: Instant | None, rules: AuditRules) -> Row:
     if isinstance(decoded, Refusal):
         payload = _encode(RefusedRecord(decoded.reason, decoded.error, digest))
         return Row(partition, place_name(offset), REFUSED, offset, at, payload)
+    if not isinstance(decoded, DataEnvelope):
+        return Row(partition, decoded.unit, RECORD, offset, at, _encode(record))
     arrived = Arrived(
         decoded.flow,
         decoded.sequence,
@@ -177,8 +184,18 @@ def place_name(offset: int) -> str:
     return f"\x00{offset}"
 
 
-def envelope_of(row: Row, arrived: Arrived, partition: Partition) -> DataEnvelope:
-    """Rebuild the envelope from a row of kind `RECORD`."""
+def event_of(row: Row, partition: Partition, rules: AuditRules) -> tuple[Event, bytes]:
+    """Rebuild the event from a row of kind `RECORD`; return it with the digest of the record's value."""
+    if not rules.is_of_payments:
+        record = _read_record(row.payload)
+        decoded = rules.decoder.decode(record)
+        assert not isinstance(decoded, Refusal), "it was decoded when its row was made"
+        return decoded, digest_of(record.value)
+    arrived = _read_arrived(row.payload)
+    return _envelope_of(row, arrived, partition), arrived.value_digest
+
+
+def _envelope_of(row: Row, arrived: Arrived, partition: Partition) -> DataEnvelope:
     return DataEnvelope(
         row.unit,
         arrived.flow,

@@ -4,14 +4,19 @@ from io import StringIO
 from random import Random
 
 import msgspec
+from msgspec.structs import force_setattr
 
-from notification_service.events.format import DecodingSettings
-from notification_service.jobs.audit.replay_handler import ReplayHandler
+from notification_service.events.mapped import Mapping
+from notification_service.events.pass_through import NO_DATA
+from notification_service.events.settings import IPF, EventsSettings, decoding_settings, find_decoder
+from notification_service.jobs.audit.replay_handler import ReplayHandler, ReplayPassThrough
 from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.notification_settings import parse_notification_settings
 from notification_service.payments.payment_data import LATEST_OBJECTS
 from notification_service.payments.settings import HandlerSettings
 from notification_service.payments.strategies import StrategySettings, make_strategy
+from resequencer.event import Decoder
+from resequencer.handler import DataHandler
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
 from resequencer.turn.turn import TurnContext
@@ -22,7 +27,8 @@ class AuditSettings(msgspec.Struct, frozen=True):
 
     `settled` holds the offset up to which each partition was settled; output of later records may still come. `grace_ms` is how
     long after its deadline a release may come, because the service first reads the partition's backlog. After `final_statuses`
-    nothing more is expected of a payment of a group.
+    nothing more is expected of a payment of a group. `events` is the format of the records; with `passes_through` they leave as
+    they came.
     """
 
     strategy: StrategySettings
@@ -35,6 +41,8 @@ class AuditSettings(msgspec.Struct, frozen=True):
     settled: dict[int, int]
     grace_ms: int = 60_000
     final_statuses: tuple[str, ...] = ()
+    events: EventsSettings = EventsSettings(IPF, Mapping())
+    passes_through: bool = False
 
 
 class AuditRules:
@@ -43,10 +51,19 @@ class AuditRules:
     def __init__(self, settings: AuditSettings) -> None:
         self.settings = settings
         self.strategy: Strategy = make_strategy(settings.strategy)
-        table = parse_notification_settings(StringIO(settings.table), "notification settings")
-        self.handler = ReplayHandler(settings.handler, table, settings.lookups)
+        self.handler: ReplayHandler | ReplayPassThrough
+        if settings.passes_through:
+            self.handler = ReplayPassThrough()
+        else:
+            table = parse_notification_settings(StringIO(settings.table), "notification settings")
+            self.handler = ReplayHandler(settings.handler, table, settings.lookups)
+        self.is_of_payments = settings.events.format == IPF
+        data_handler: DataHandler = LATEST_OBJECTS if self.is_of_payments else NO_DATA
         # An audit never retries, so this random generator is never used.
-        self.context = TurnContext(self.strategy, self.handler, LATEST_OBJECTS, settings.resequencer, Random(0))  # noqa: S311
-        # A user's own strategy may read any part of the record.
-        self.needs_records = ":" in settings.strategy.strategy
-        self.decoder = EnvelopeDecoder(DecodingSettings(self.strategy.needs_sequence, settings.max_value_bytes))
+        self.context = TurnContext(self.strategy, self.handler, data_handler, settings.resequencer, Random(0))  # noqa: S311
+        # The records do not show when they arrived. So each has its own time, as if no producer's clock were ahead.
+        force_setattr(self.context, "arrived", None)
+        # They leave, or a user's own strategy may read any part of them.
+        self.needs_records = settings.passes_through or ":" in settings.strategy.strategy
+        decoding = decoding_settings(self.strategy, settings.strategy.first_sequence, settings.max_value_bytes)
+        self.decoder: Decoder = find_decoder(settings.events, decoding) or EnvelopeDecoder(decoding)

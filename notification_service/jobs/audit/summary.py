@@ -74,7 +74,8 @@ class AuditSubject(msgspec.Struct, frozen=True):
 
     `archive` is the place of archived topics that were read instead of the topics. `group` is None for files. A stashed envelope
     waits for `shortest_deadline_ms` to `longest_deadline_ms`; they differ only if
-    deadlines are learned. `reports` names where the group reports are, None without aggregation.
+    deadlines are learned. `reports` names where the group reports are, None without aggregation. `has_lookups`: notifications are
+    made, with lookups; otherwise records leave as they came.
     """
 
     service: str
@@ -89,6 +90,7 @@ class AuditSubject(msgspec.Struct, frozen=True):
     began_at: Instant
     took_ms: int
     reports: str | None = None
+    has_lookups: bool = True
 
 
 class FlowArrivals(msgspec.Struct, frozen=True):

@@ -10,8 +10,8 @@ from notification_service.jobs.audit.replay import Emission, Replay, StagedRepla
 from notification_service.jobs.audit.replay_handler import UNKNOWN
 from notification_service.jobs.audit.rules import AuditRules
 from notification_service.jobs.audit.unit_output import UnitOutput
-from notification_service.payments.envelope import DataEnvelope
 from resequencer.dead_letter import DeadLetter
+from resequencer.event import Event
 
 
 class ExpectedDeadLetter(NamedTuple):
@@ -94,7 +94,7 @@ class UnitAudit:
         rules.handler.output = self.output
         self._replays = StagedReplay(unit, rules, self.output)
 
-    def arrive(self, envelope: DataEnvelope, value_digest: bytes) -> bool:
+    def arrive(self, envelope: Event, value_digest: bytes) -> bool:
         """Replay an arrival; return whether it counts (a duplicate does not). `value_digest` is that of the record's bytes."""
         self._envelopes[envelope.offset] = value_digest
         return self._replays.arrive(envelope)
@@ -186,7 +186,8 @@ def differences(expected: ObservedNotification, seen: ObservedNotification) -> I
     if seen.status != expected.status:
         yield Deviation.WRONG_STATUS, f"has the status {seen.status} instead of {expected.status}"
     elif seen.digest != expected.digest:
-        yield Deviation.WRONG_CONTENT, "has other content than the unit's payment data give"
+        what = "has another key or value than its record" if seen.is_passed else "has other content than the unit's data give"
+        yield Deviation.WRONG_CONTENT, what
     if seen.is_ordered and not expected.is_ordered:
         yield Deviation.RELEASED_WITHOUT_ORDER, "says that an operator released it, but no order of the unit did so"
     elif names := _differing_headers(expected, seen):
@@ -209,7 +210,8 @@ def mark_differences(expected: ObservedNotification, seen: ObservedNotification)
 
 def _differing_headers(expected: ObservedNotification, seen: ObservedNotification) -> list[str]:
     ours, theirs = ({*each.headers, (LOOKUPS_VERSION, each.version)} for each in (expected, seen))
-    return sorted({name for name, _ in ours ^ theirs})
+    names = sorted({name for name, _ in ours ^ theirs})
+    return names or ([] if expected.headers == seen.headers else ["in another order, or another number of times"])
 
 
 def _id(emission: Emission) -> str:

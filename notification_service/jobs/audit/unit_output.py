@@ -1,7 +1,9 @@
 """The output of one unit."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -120,6 +122,19 @@ class UnitOutput:
     def find_first(self, offset: int) -> ObservedNotification | None:
         """Return the first notification that names this offset as its source."""
         return self._by_offset.get(offset)
+
+    def find_first_place(self, offset: int | None) -> int | None:
+        """Return the place of the first notification of a record from this offset on that is not marked late; None for none."""
+        offsets, places = self._in_order
+        at = len(offsets) if offset is None else bisect_left(offsets, offset)
+        return places[at] if at < len(places) else None
+
+    @cached_property
+    def _in_order(self) -> tuple[list[int], list[int]]:
+        """The offsets of what is not marked late, and the lowest place from each of them on. All output is added before."""
+        seen = sorted(((each.offset, each.place) for each in self._by_offset.values() if not each.is_late), reverse=True)
+        lowest = accumulate((place for _, place in seen), min)
+        return [offset for offset, _ in reversed(seen)], [*lowest][::-1]
 
     def is_dead_lettered(self, offset: int, reason: str) -> bool:
         """Return whether the record has exactly one dead letter, with this reason."""

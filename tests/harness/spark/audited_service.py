@@ -12,6 +12,8 @@ from harness.packages import ROOT
 from harness.service_under_test import DEADLINE_MS, TOPIC, Plan, Service
 
 from notification_service.connectors.files.settings import FileSettings
+from notification_service.events.pass_through import PassThrough
+from notification_service.events.settings import IPF
 from notification_service.jobs.audit.job import Made, Timing, bucket_size, overdue
 from notification_service.jobs.audit.lines import find_scope, read_portion
 from notification_service.jobs.audit.row_audit import ARRIVAL, FINDING, PAUSED, PUBLISHED, UNIT, WAITING, ResultRow, audit_rows
@@ -37,7 +39,10 @@ class AuditedService:
         self.handler_settings = HandlerSettings(target_type, handler=handler, makes_facts=bool(plan.get("has_facts")))
         self.meanwhile: Callable[[], object] = lambda: None
         self.service = Service(directory, Plan(strategy=strategy, **plan))
-        self.service.handler = make_handler(self.handler_settings, parse_notification_settings(StringIO(TABLE), "settings"))
+        if self.service.plan.events.format == IPF:
+            self.service.handler = make_handler(self.handler_settings, parse_notification_settings(StringIO(TABLE), "settings"))
+        else:
+            self.service.handler = PassThrough()
 
     def live(self, **plan: Any) -> None:
         """Process simulated payments: all deadlines pass, late envelopes come, and everything is processed."""
@@ -61,8 +66,9 @@ class AuditedService:
         self.service.run_after(milliseconds)
 
     def settings(self, settled: dict[int, int]) -> AuditSettings:
+        plan = self.service.plan
         return AuditSettings(
-            StrategySettings(self.strategy),
+            plan.settings or StrategySettings(self.strategy),
             self.handler_settings,
             self.service.plan.resequencer,
             TABLE,
@@ -71,6 +77,8 @@ class AuditedService:
             5 * 1024 * 1024,
             settled,
             grace_ms=0,
+            events=plan.events,
+            passes_through=plan.events.format != IPF,
         )
 
     def file_settings(self) -> FileSettings:

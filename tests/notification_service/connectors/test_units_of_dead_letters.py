@@ -16,7 +16,8 @@ from notification_service.wiring.dead_letter_stores import open_store
 SERVICE = """
     ipf.processing-data.ingress {{ transport = file, events {{ {format} }} }}
     payment-status-notification {{
-      transport = file, run-directory = "{here}", handler = pass-through, resequencer {{ storage-type = embedded, strategy = SEQUENCE }}
+      transport = file, run-directory = "{here}", handler = pass-through
+      resequencer {{ storage-type = embedded, strategy = SEQUENCE }}
     }}
 """
 MAPPED = 'format = mapped, mapped { unit = "value:order.id", sequence = "header:version", type = "header:type" }'
