@@ -36,7 +36,7 @@ Answers = Callable[[str, str, int], Reply]
 
 
 class ScriptedReceiver(ThreadingHTTPServer):
-    """`answers` may be replaced at any moment."""
+    """`answers` may be replaced at any moment. `bodies` has by idempotency key the media type and the body of the last call."""
 
     daemon_threads = True
     request_queue_size = 256
@@ -45,6 +45,7 @@ class ScriptedReceiver(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers: Answers = lambda _key, _id, _nth: OK
         self.calls: list[Call] = []
+        self.bodies: dict[str, tuple[str | None, bytes]] = {}
         self._counts: dict[str, int] = {}
         self._lock = Lock()
 
@@ -77,7 +78,8 @@ class _Handler(BaseHTTPRequestHandler):
     server: ScriptedReceiver
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("content-length") or 0))
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        self.server.bodies[self.headers["idempotency-key"]] = self.headers["content-type"], body
         reply = self.server.take(unquote(self.path.split("/")[2]), self.headers["idempotency-key"])
         self.send_response(reply.status)
         for name, value in reply.headers.items():
