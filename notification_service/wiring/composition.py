@@ -191,11 +191,13 @@ def data_handler_of(configuration: Configuration) -> DataHandler:
 
 
 def load_notification_settings(configuration: Configuration) -> NotificationSettings:
-    """The rows of the settings file.
+    """The rows of the settings file; none if no notifications are made.
 
     Raises:
         ConfigurationError: It cannot be read, or a row is refused.
     """
+    if configuration.notification.handler == PASS_THROUGH:
+        return NotificationSettings(())
     file = configuration.notification.settings
     try:
         text = file.read_text(encoding="utf-8-sig")

@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from harness.processes.operated_service import OperatedService
+from harness.processes.operated_service import INGRESS, NOTIFICATION, OperatedService
 from harness.waiting import wait_until
 
+from notification_service.connectors.line_format import Line, encode_line
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.locks import RunLock
 
@@ -49,6 +50,40 @@ def test_of_what_a_service_let_out_a_line_that_is_gone_is_named(service: Operate
     assert report["counts"]["lost"] == 1
     assert report["examples"][0]["unit"] == json.loads(first)["key"]
     assert report == json.loads((service.run_directory / "audit" / "summary.json").read_bytes())
+
+
+def test_records_that_left_as_they_came_are_judged_without_a_word_of_payments(service: OperatedService) -> None:
+    with (service.directory / "service.conf").open("a") as file:
+        file.write(f"""{NOTIFICATION} {{
+          handler = pass-through, settings = "none.csv", resequencer {{ strategy = SEQUENCE, storage-type = embedded }}
+        }}
+        {INGRESS}.events.format = cloudevents""")
+    service.in_directory.mkdir(parents=True)
+    head = (("ce_specversion", b"1.0"), ("ce_source", b"/shop"), ("ce_type", b"paid"))
+    lines = []
+    for order in range(20):
+        for number in (2, 1, 3):
+            own = (("ce_id", b"%d" % (order * 10 + number)), ("ce_subject", b"o-%d" % order), ("ce_sequence", b"%d" % number))
+            lines.append(encode_line(Line(b"\x00\xff", b"key", (*head, *own))))
+    (service.in_directory / "partition-0.jsonl").write_bytes(b"".join(lines))
+    service.start_and_wait()
+    service.wait_until_idle()
+    assert service.stop() == 0
+    sound = service.verb("audit", seconds=LONGEST_WAIT_SECONDS)
+    assert sound.returncode == 0, sound.stdout + sound.stderr
+    assert sound.stdout.startswith(
+        "60 notifications of 20 units compared with 60 envelopes; 0 marked incomplete, 0 marked late, 0 open"
+    )
+    page = (service.run_directory / "audit" / "page.html").read_text()
+    assert "payment" not in page.replace(NOTIFICATION, "").replace(str(service.directory), "")
+    assert "lookups" not in page
+    output = service.out_directory / "notifications.jsonl"
+    first, second, *others = output.read_bytes().splitlines(keepends=True)
+    output.write_bytes(b"".join([*others, others[5], second.replace(b"paid", b"sent")]))
+    report = json.loads(service.verb("audit", "--json", seconds=LONGEST_WAIT_SECONDS).stdout)
+    found = {name: count for name, count in report["counts"].items() if count}
+    assert found == {"lost": 1, "doubled": 1, "wrong headers": 1, "out of order": 1}, report["examples"]
+    assert json.loads(first)["headers"]["ce_subject"] in {each["unit"] for each in report["examples"]}
 
 
 @pytest.mark.nightly("jobs")
