@@ -32,6 +32,8 @@ _PREFIXES = ("ce_", "ce-", "cloudEvents_", "cloudEvents:", "")
 _CONTENT_TYPE = "content-type"
 _STRUCTURED, _BATCH = "application/cloudevents", "application/cloudevents-batch"
 _REQUIRED = ("specversion", "id", "source", "type")
+_TEXTS = frozenset((*_REQUIRED, "subject", "time", "datacontenttype", "dataschema"))
+"""The specification's own attributes: texts also in JSON. Extensions may be numbers and booleans there."""
 _DATA = ("data", "data_base64")
 _ATTRIBUTE_BYTES = 150
 """Memory of an attribute beside its text: two strings and their place in a table."""
@@ -85,14 +87,16 @@ def _read_headers(record: Record) -> dict[str, str] | None:
         Refused: The record holds several events, or is in another format than JSON, or a header is not UTF-8.
     """
     names = {name for name, _ in record.headers}
+    content_type: Headers = ()
     for name, value in record.headers:
         if name.lower() == _CONTENT_TYPE:
             _refuse_other_formats(value)
+            content_type = (("datacontenttype", value),)
             if value.partition(b";")[0].strip().lower() == f"{_STRUCTURED}+json".encode():
                 return None
     for prefix in _PREFIXES:
         if f"{prefix}specversion" in names:
-            return _of_headers(record.headers, prefix)
+            return _of_headers(record.headers, prefix) | _of_headers(content_type, "")
     return None
 
 
@@ -150,6 +154,8 @@ def _attribute(name: str, raw: bytes) -> str | None:
         found = _read_scalar(raw)
     except msgspec.DecodeError as error:
         raise msgspec.DecodeError(f"attribute {shown(name)} is neither a text, nor a whole number, nor a boolean") from error
+    if name in _TEXTS and not isinstance(found, str | None):
+        raise msgspec.DecodeError(f"attribute {shown(name)} is no text")
     if isinstance(found, bool):
         return "true" if found else "false"
     return None if found is None else str(found)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Annotated, Any, NamedTuple
 
@@ -216,7 +217,8 @@ class _Found:
             and self._places[field].part == "header"
             and any(name == SPRING_TYPES for name, _ in self._record.headers)
         ):
-            return _read_text(value)
+            with suppress(msgspec.DecodeError):  # Spring writes texts without quotes unless it is configured so.
+                return _read_text(value)
         return text
 
 

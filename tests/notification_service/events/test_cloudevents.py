@@ -38,8 +38,8 @@ def structured(value: Any = None, content_type: str | None = JSON, **changes: An
     return Record(Origin(Partition("orders", 0), 1), raw, b"k", headers)
 
 
-def decoded(record: Record, *, needs_sequence: bool = True, first: int = 1) -> CloudEvent | Refusal:
-    return CloudEventDecoder(DecodingSettings(needs_sequence, first_sequence=first)).decode(record)
+def decoded(record: Record, *, needs_sequence: bool = True, first: int = 1, needs_time: bool = False) -> CloudEvent | Refusal:
+    return CloudEventDecoder(DecodingSettings(needs_sequence, first_sequence=first, needs_time=needs_time)).decode(record)
 
 
 def event_in(record: Record, **settings: Any) -> CloudEvent:
@@ -65,7 +65,7 @@ def test_binary_mode_has_the_attributes_in_headers_by_each_bindings_names(prefix
 
 @pytest.mark.parametrize("content_type", [JSON, "Application/CloudEvents+JSON; charset=UTF-8", None])
 def test_structured_mode_has_all_in_the_value(content_type: str | None) -> None:
-    event, same = event_in(structured(content_type=content_type)), event_in(binary())
+    event, same = event_in(structured(content_type=content_type, datacontenttype="application/json")), event_in(binary())
     assert (event.unit, event.flow, event.sequence, event.event_id) == (same.unit, same.flow, same.sequence, same.event_id)
     assert (event.parts, event.time, event.data) == (same.parts, same.time, same.data)
     assert event.attributes == same.attributes
