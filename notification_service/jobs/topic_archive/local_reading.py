@@ -134,8 +134,9 @@ def _records_with(file: Path, key: bytes, header: str | None) -> Iterator[list[A
             if not compute.any(is_it).as_py():
                 yield []
                 continue
-            rows = parquet.read_row_group(part, columns=_BESIDE_KEY).filter(is_it).to_pylist()
-            yield [_record(row | {"key": key}) for row in rows]
+            columns, known = (_BESIDE_KEY, {"key": key}) if header is None else (["key", *_BESIDE_KEY], {})
+            rows = parquet.read_row_group(part, columns=columns).filter(is_it).to_pylist()
+            yield [_record(row | known) for row in rows]
 
 
 class _Run(NamedTuple):

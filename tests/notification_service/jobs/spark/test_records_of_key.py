@@ -44,6 +44,25 @@ def test_the_records_of_a_key_are_found_in_all_batches_each_once_and_in_order(to
     assert found(topics, b"a") == [b"a1", b"a2", b"a3", b""]
 
 
+def test_the_records_that_passed_through_are_found_by_the_header_that_names_their_unit(
+    topics: ArchivedTopics, tmp_path: Path
+) -> None:
+    ours = [("resequencer-notification-id", b"N1"), ("resequencer-source-position", b"IN-0@7")]
+    topics.stage.send(b"by its header", key=b"another", headers=[*ours, ("resequencer-unit-of-work", b"a")])
+    topics.stage.send(b"by its key", key=b"a", headers=ours)
+    topics.stage.send(b"of another unit", key=b"a", headers=[*ours, ("resequencer-unit-of-work", b"b")])
+    topics.archive()
+    output = ArchivedOutput(tmp_path / "archive", topics.stage.topics.input, "resequencer-unit-of-work")
+    assert [(each.notification_id, each.position) for each in output.find_sent("a", 10).found] == [("N1", "IN-0@7")] * 2
+    records = find_records(tmp_path / "archive", topics.stage.topics.input, b"a", 60, "resequencer-unit-of-work").records
+    assert {(each.key, each.value) for each in records} == {
+        (b"another", b"by its header"), (b"a", b"by its key"), (b"a", b"of another unit"),
+    }  # fmt: skip
+    assert [each.value for each in find_records(tmp_path / "archive", topics.stage.topics.input, b"a", 60).records] == [
+        b"by its key", b"of another unit",
+    ]  # fmt: skip
+
+
 def test_when_the_time_is_over_the_newest_batches_were_read_and_that_is_reported(topics: ArchivedTopics) -> None:
     topics.stage.send(b"old", key=b"a")
     topics.archive()
