@@ -240,9 +240,9 @@ class StoredDeadLetter(msgspec.Struct, frozen=True):
     @property
     def unit(self) -> str | None:
         """The unit that the record names: by its format, in its value, or in our header; else the record's key, or None."""
-        if self.named_unit:
-            return self.named_unit
         record = self.letter.record
+        if self.named_unit is not None:
+            return self.named_unit or _find_text(record.key)
         return _find_unit(record.value) or find_unit(record.key, own_texts(record.headers))
 
 
@@ -271,6 +271,13 @@ def _origin(fields: Mapping[str, str]) -> Origin:
 def _cut(fields: Mapping[str, str]) -> Cut | None:
     length = fields.get(DEAD_LETTER_VALUE_LENGTH)
     return None if length is None else Cut(int(length), fields[DEAD_LETTER_VALUE_SHA256])
+
+
+def _find_text(key: bytes | None) -> str | None:
+    try:
+        return None if key is None else key.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 class _Owned(msgspec.Struct, rename="camel"):
