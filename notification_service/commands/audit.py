@@ -148,6 +148,8 @@ def _scope(spark: Any, configuration: Configuration, *, is_archive: bool) -> "Sc
     from notification_service.jobs.audit.scopes import archive_scope, topics_scope
 
     kafka = copied_settings(configuration)
+    if notification.handler == PASS_THROUGH:
+        kafka = kafka.without_facts()
     if is_archive:
         return archive_scope(spark, configuration.archive.location, kafka.topics)
     return topics_scope(spark, kafka, StopSignal().wait, facts_group(configuration))
@@ -157,7 +159,7 @@ def _group_directories(configuration: Configuration) -> "GroupDirectories | None
     from notification_service.jobs.audit.groups.sources import GroupDirectories
 
     aggregation = configuration.aggregation
-    if not aggregation.is_enabled:
+    if not aggregation.is_enabled or configuration.notification.handler == PASS_THROUGH:
         return None
     return GroupDirectories(aggregation.facts_directory, aggregation.directory / PAYMENTS)
 

@@ -133,7 +133,6 @@ def _orders_by_time(values: Values) -> bool:
 _EVENTS_CONSTRAINTS = (
     _needs_ipf(path_of(Notifications, "handler"), lambda handler: handler == PAYMENTS, "is payments, which needs"),
     _needs_ipf(_STRATEGY, lambda strategy: strategy.startswith("FULL_PAIN001"), "waits for the parts of"),
-    _needs_ipf(_HAS_FACTS, bool, "counts"),
     _is_mapped(_STRATEGY, path_of(Mapping, "sequence"), _orders_by_number, "orders by numbers, and none is mapped"),
     _is_mapped(_STRATEGY, path_of(Mapping, "time"), _orders_by_time, "orders by times, and none is mapped"),
     _is_mapped(

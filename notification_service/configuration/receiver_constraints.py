@@ -19,10 +19,13 @@ from notification_service.delivery.settings import (
     Policy,
     Receiver,
     Retry,
+    Select,
     Steps,
     Suspension,
     Tls,
 )
+from notification_service.events.pass_through import PASS_THROUGH
+from notification_service.events.settings import IPF, EventsSettings
 from resequencer.errors import ConfigurationError
 
 _URL, _LIVE, _POLICY = path_of(Receiver, "url"), path_of(Receiver, "is_live"), path_of(Receiver, "policy")
@@ -33,6 +36,9 @@ _CERTIFICATE, _KEY = path_of(Tls, "certificate"), path_of(Tls, "key")
 _PROBE, _MAX_PROBE = path_of(Suspension, "probe_ms"), path_of(Suspension, "max_ms")
 _FIRST, _MAX_RETRY = path_of(Retry, "first_ms"), path_of(Retry, "max_ms")
 _TRANSPORT, _KEPT = path_of(Notifications, "transport"), path_of(Notifications, "notifications_kept")
+_HANDLER = path_of(Notifications, "handler")
+_STATUSES, _ENTITIES = path_of(Select, "statuses"), path_of(Select, "entities")
+_IN_VAIN = "selects by what only notifications of payments have, but handler = pass-through makes none: empty it"
 _NAMESPACE = path_of(Storages, "namespace")
 _CONSUMER_GROUP = f"{CONSUMER_CLIENTS}.group.id"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
@@ -46,6 +52,11 @@ class _Rule(msgspec.Struct, frozen=True):
     key: str
     is_broken: Callable[[Values], bool]
     problem: str
+
+
+def _selects_in_vain(found: Values, key: str) -> bool:
+    """Whether the receiver of the service's own output selects by a header that records which leave as they came lack."""
+    return bool(found[key]) and not found[_TOPIC] and found[_HANDLER] == PASS_THROUGH
 
 
 def _is_direct(found: Values) -> bool:
@@ -100,6 +111,8 @@ _RULES = (
         lambda found: _is_direct(found) and not found[_LIVE],
         "is false, so that only jobs deliver, and jobs need the ledger: set policy to ledger, or live to true",
     ),
+    _Rule(_STATUSES, lambda found: _selects_in_vain(found, _STATUSES), _IN_VAIN),
+    _Rule(_ENTITIES, lambda found: _selects_in_vain(found, _ENTITIES), _IN_VAIN),
     _Rule(
         _TOPIC,
         lambda found: bool(found[_TOPIC]) and not _is_direct(found),
@@ -126,7 +139,8 @@ def broken_receivers(values: Values, schema: Schema) -> Iterator[ConfigurationEr
     for name in names_below(section, schema.defaults):
         path = f"{section}.{name}"
         keys = {key: key.removeprefix(f"{of_all}.") for key in schema.keys if key.startswith(f"{of_all}.")}
-        found = {key: values.get(f"{path}.{short}") for key, short in keys.items()} | {_TRANSPORT: values.get(_TRANSPORT)}
+        of_all_receivers = {each: values.get(each) for each in (_TRANSPORT, _HANDLER)}
+        found = {key: values.get(f"{path}.{short}") for key, short in keys.items()} | of_all_receivers
         if not NAME.fullmatch(name):
             yield ConfigurationError(path, "is no name of a receiver; give 1 to 60 small letters, digits and hyphens")
         for rule in _RULES:
@@ -157,12 +171,23 @@ def _has_retry_topics(found: Values) -> bool:
 PAYMENTS = "payments"
 """The name of the store of the payments of messages."""
 
-_STORES = path_of(AggregationSettings, "stores")
+_STORES, _ENABLED = path_of(AggregationSettings, "stores"), path_of(AggregationSettings, "is_enabled")
+_FORMAT = path_of(EventsSettings, "format")
 
 
 def broken_stores(values: Mapping[str, Any], schema: Schema) -> Iterator[ConfigurationError]:
-    """Return what is wrong within each store; `schema` has the keys of all of them."""
-    for name in names_below(_STORES, schema.defaults):
+    """Return what is wrong within each store; `schema` has the keys of all of them.
+
+    Without payments there is nothing for the store of their messages, but a user's own stores have commands of their own.
+    """
+    names = names_below(_STORES, schema.defaults)
+    has_payments = values.get(_FORMAT, IPF) == IPF and values.get(_HANDLER) != PASS_THROUGH
+    if values.get(_ENABLED) and not has_payments and not names:
+        problem = (
+            "counts payments by the notifications of them, which only events.format = ipf and a handler that makes some bring"
+        )
+        yield ConfigurationError(_ENABLED, f"{problem}: set it to false, or name a store of your own")
+    for name in names:
         path = f"{_STORES}.{name}"
         if not NAME.fullmatch(name):
             yield ConfigurationError(path, "is no name of a store; give 1 to 60 small letters, digits and hyphens")

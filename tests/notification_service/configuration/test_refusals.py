@@ -287,3 +287,21 @@ def test_no_file_is_deleted_before_a_live_receiver_has_it(refused, loaded):
     assert "before it is delivered" in refused(live)[f"{RECEIVERS}.t.live"]
     assert loaded(f"{live}, {RECEIVERS}.t.live = false")
     assert loaded(f"{live}, {P}.transport = kafka, {I}.transport = kafka")
+
+
+PASSES = f"{P} {{ handler = pass-through }}\nipf.processing-data.ingress.events.format = cloudevents\n{R}.strategy = SEQUENCE"
+
+
+@pytest.mark.parametrize("key", ["statuses", "entities"])
+def test_a_receiver_cannot_select_by_what_records_that_pass_through_do_not_have(loaded, refused, key):
+    selects = f'{P}.delivery.receivers.r {{ url = "http://r", select.{key} = [ACSC] }}'
+    assert "handler = pass-through makes none" in refused(f"{PASSES}\n{selects}")[f"{P}.delivery.receivers.r.select.{key}"]
+    loaded(selects)
+
+
+def test_groups_need_payments_but_stores_of_ones_own_do_not(loaded, refused):
+    enabled = f"{P}.aggregation.enabled = true"
+    assert "name a store of your own" in refused(f"{PASSES}\n{enabled}")[f"{P}.aggregation.enabled"]
+    assert "name a store of your own" in refused(f"{P}.handler = pass-through\n{enabled}")[f"{P}.aggregation.enabled"]
+    loaded(f'{PASSES}\n{enabled}\n{P}.aggregation.stores.jobs.apply = "own.jobs:apply"')
+    loaded(enabled)
