@@ -115,7 +115,8 @@ class Replays:
         if not self.is_thorough and not self._output.incomplete and not self._output.acts:
             return
         acted = [after for each in self._replays for after in islice(self._acted(each), _WIDTH)]
-        released = [released for each in (*self._replays, *acted) if (released := self._released(each)) is not None]
+        whole = [each for each in (*self._replays, *acted) if self._may_precede(each, offset)]
+        released = [released for each in whole if (released := self._released(each)) is not None]
         acted += [after for each in released for after in islice(self._acted(each), _WIDTH)]
         if acted or released or len(self._replays) > 1:
             self._replays = sorted([*self._replays, *acted, *released], key=_score, reverse=True)[:_WIDTH]
@@ -138,10 +139,7 @@ class Replays:
                 return
 
     def _released_in_order(self, replay: Replay, offset: int | None) -> Replay:
-        """Return the replay after what had waited its time left.
-
-        No record from `offset` on is published before that, unless it is late.
-        """
+        """Return the replay after what had waited its time left, before what is from `offset` on was published."""
         limit, last = self._output.find_first_place(offset), None
         for each in sorted(replay.unit.stash, key=lambda entry: entry.order):
             seen = self._output.find_first(each.envelope.offset)
@@ -152,6 +150,16 @@ class Replays:
         if last is None:
             return replay
         return self._after(replay, dry_run_in_order(replay.unit, last, self._rules.context), replay.counted_at)
+
+    def _may_precede(self, replay: Replay, offset: int | None) -> bool:
+        """Return whether the stash may have been released before the record at this offset: it was published before it.
+
+        Releases of other strategies than those by wait are known by the instant of their making, or by what they let out.
+        """
+        if not self._rules.context.releases_by_wait or (limit := self._output.find_first_place(offset)) is None:
+            return True
+        published = [self._output.find_first(each.envelope.offset) for each in replay.unit.stash]
+        return all(seen is None or seen.place < limit for seen in published)
 
     def _released(self, replay: Replay) -> Replay | None:
         if not replay.unit.stash or not self._may_be_released(replay):

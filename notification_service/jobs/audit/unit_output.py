@@ -124,15 +124,15 @@ class UnitOutput:
         return self._by_offset.get(offset)
 
     def find_first_place(self, offset: int | None) -> int | None:
-        """Return the place of the first notification of a record from this offset on that is not marked late; None for none."""
+        """Return the lowest place of the notifications of the records from this offset on; None if there are none."""
         offsets, places = self._in_order
         at = len(offsets) if offset is None else bisect_left(offsets, offset)
         return places[at] if at < len(places) else None
 
     @cached_property
     def _in_order(self) -> tuple[list[int], list[int]]:
-        """The offsets of what is not marked late, and the lowest place from each of them on. All output is added before."""
-        seen = sorted(((each.offset, each.place) for each in self._by_offset.values() if not each.is_late), reverse=True)
+        """The offsets with notifications, and the lowest place from each of them on. All output is added before."""
+        seen = sorted(((each.offset, each.place) for each in self._by_offset.values()), reverse=True)
         lowest = accumulate((place for _, place in seen), min)
         return [offset for offset, _ in reversed(seen)], [*lowest][::-1]
 

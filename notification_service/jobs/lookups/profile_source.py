@@ -146,12 +146,19 @@ def lessons(settings: LearningSettings) -> Step:
     """Return the step from `ARRIVED` to `LESSONS`. Rows come by unit and offset; a large unit costs time, not memory."""
 
     def learn(batches: Batches) -> Iterator[pa.RecordBatch]:
-        is_of_payments = settings.events.format == IPF
-        context = lesson_context(make_strategy(settings.strategy), LATEST_OBJECTS if is_of_payments else NO_DATA)
-        decode: _Decode = _decode_envelope if is_of_payments else _decode_event
-        yield from _batches(_lessons(map(_Arrived._make, cells_of(batches)), context, decode), LESSONS)
+        context = lesson_context(make_strategy(settings.strategy), _data_handler(settings))
+        yield from _batches(_lessons(map(_Arrived._make, cells_of(batches)), context, _decoder(settings)), LESSONS)
 
     return learn
+
+
+def _data_handler(settings: LearningSettings) -> DataHandler:
+    return LATEST_OBJECTS if settings.events.format == IPF else NO_DATA
+
+
+def _decoder(settings: LearningSettings) -> _Decode:
+    """Return what reads a payload. It cannot be pickled, so only functions of the module name it."""
+    return _decode_envelope if settings.events.format == IPF else _decode_event
 
 
 def _arrived(row: dict[str, Any], decoder: Decoder, settings: LearningSettings) -> _Arrived:

@@ -12,7 +12,7 @@ from harness.packages import ROOT
 from harness.service_under_test import DEADLINE_MS, TOPIC, Plan, Service
 
 from notification_service.connectors.files.settings import FileSettings
-from notification_service.events.pass_through import PassThrough
+from notification_service.events.pass_through import PASS_THROUGH, PassThrough
 from notification_service.events.settings import IPF
 from notification_service.jobs.audit.job import Made, Timing, bucket_size, overdue
 from notification_service.jobs.audit.lines import find_scope, read_portion
@@ -36,10 +36,12 @@ class AuditedService:
     ) -> None:
         self.directory = directory
         self.strategy = strategy
-        self.handler_settings = HandlerSettings(target_type, handler=handler, makes_facts=bool(plan.get("has_facts")))
+        own = None if handler == PASS_THROUGH else handler
+        self.handler_settings = HandlerSettings(target_type, handler=own, makes_facts=bool(plan.get("has_facts")))
         self.meanwhile: Callable[[], object] = lambda: None
         self.service = Service(directory, Plan(strategy=strategy, **plan))
-        if self.service.plan.events.format == IPF:
+        self.passes_through = handler == PASS_THROUGH or self.service.plan.events.format != IPF
+        if not self.passes_through:
             self.service.handler = make_handler(self.handler_settings, parse_notification_settings(StringIO(TABLE), "settings"))
         else:
             self.service.handler = PassThrough()
@@ -78,7 +80,7 @@ class AuditedService:
             settled,
             grace_ms=0,
             events=plan.events,
-            passes_through=plan.events.format != IPF,
+            passes_through=self.passes_through,
         )
 
     def file_settings(self) -> FileSettings:

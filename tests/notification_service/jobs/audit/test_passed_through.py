@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import pytest
 from harness.service_under_test import BEGINNING, DEADLINE_MS
@@ -16,11 +17,13 @@ from msgspec.structs import replace
 from guardian.headers import OURS, UNIT_OF_WORK, own_texts
 from notification_service.connectors.line_format import Line, decode_line, encode_line
 from notification_service.events.mapped import Mapping
+from notification_service.events.pass_through import PASS_THROUGH
 from notification_service.events.settings import CLOUDEVENTS, MAPPED, EventsSettings
 from notification_service.jobs.audit.finding import Deviation
 from notification_service.jobs.audit.row_audit import ARRIVAL, PUBLISHED
 from notification_service.payments.strategies import StrategySettings
 from resequencer.clock import instant_text
+from resequencer.settings import ResequencerSettings
 from resequencer.strategies.window import OrderBy
 
 FORMATS = {
@@ -62,11 +65,11 @@ def cloud_event(unit: int, number: int) -> Line:
 MAKE: dict[str, Callable[[int, int], Line]] = {"mapped": mapped, "cloudevents": cloud_event}
 
 
-def run(directory: Path, form: str, strategy: str, **plan: int) -> AuditedService:
+def run(directory: Path, form: str, strategy: str, seed: int = 0, **plan: Any) -> AuditedService:
     """Process events out of order, some of which come twice, too late, never, or are none."""
     settings = STRATEGIES[strategy]
     audited = AuditedService(directory, settings.strategy, settings=settings, events=FORMATS[form], **plan)
-    service, make, chance = audited.service, MAKE[form], random.Random(f"{form} {strategy}")
+    service, make, chance = audited.service, MAKE[form], random.Random(f"{form} {strategy} {seed}")
     events = [(unit, number) for unit in range(UNITS) for number in range(1, EACH + 1)]
     events.sort(key=lambda each: each[0] + each[1] * 3 + chance.randrange(12))
     lost, late = {(3, 2), (4, 1), (5, 6)}, {(7, 2), (8, 1)}
@@ -100,6 +103,23 @@ def test_nothing_is_found_in_what_follows_from_the_records(tmp_path: Path, form:
     }
     assert any(each.is_late or each.is_incomplete for each in published)
     assert any(each.depth for each in rows if each.kind == ARRIVAL)
+
+
+@pytest.mark.parametrize("seed", [0, 4])
+@pytest.mark.parametrize("strategy", list(STRATEGIES))
+def test_so_it_is_where_a_full_stash_is_released(tmp_path: Path, strategy: str, seed: int) -> None:
+    audited = run(tmp_path, "mapped", strategy, seed, resequencer=ResequencerSettings(stash_limit=2))
+    assert audited.findings() == []
+    assert any(each.is_incomplete for each in audited.audit())
+
+
+def test_envelopes_that_left_as_they_came_are_judged_the_same_way(tmp_path: Path) -> None:
+    audited = AuditedService(tmp_path, handler=PASS_THROUGH)
+    audited.live(units=20)
+    assert audited.findings() == []
+    first, *others = audited.notifications.read_bytes().splitlines(keepends=True)
+    audited.notifications.write_bytes(b"".join([first.replace(b'"headers":{', b'"headers":{"x":"y",'), *others[1:]]))
+    assert {name for name, _ in audited.findings()} == {Deviation.LOST.value, Deviation.WRONG_HEADERS.value}
 
 
 def header(line: Line, name: str, value: bytes | None) -> Line:
