@@ -110,6 +110,13 @@ OURS: Final = "resequencer-"
 """The prefix of our headers in a record that leaves as it came. One of its own with such a name is kept under `ORIGINAL`."""
 ORIGINAL: Final = "resequencer-original-"
 _PASSED_THROUGH: Final = f"{OURS}{NOTIFICATION_ID}"
+_RESERVED = frozenset(
+    {
+        *(NOTIFICATION_ID, ENVELOPE_ID, SOURCE_POSITION, UNIT_OF_WORK, INCOMPLETE, RELEASED_BY, LATE, POSSIBLE_DUPLICATE),
+        *(TRACEPARENT, TRACESTATE, REQUEUED_FROM),
+    }
+)
+_RESERVED_PREFIXES = (OURS, DEAD_LETTER_PREFIX, "delivery-")
 
 _LONGEST_ERRORS = {DEAD_LETTER_ERROR: 2_000, DELIVERY_ERROR: 1_000}
 """The longest errors in headers, in characters. Foreign errors may be long, and some transports limit headers."""
@@ -225,6 +232,11 @@ def own_texts(headers: Headers) -> dict[str, str]:
     return {
         name.removeprefix(OURS): text for name, text in texts.items() if name.startswith(OURS) and not name.startswith(ORIGINAL)
     }
+
+
+def find_reserved(headers: Headers) -> str | None:
+    """Return the name of a header that the service itself writes to a notification or reads from one; None if there is none."""
+    return next((name for name, _ in headers if name in _RESERVED or name.startswith(_RESERVED_PREFIXES)), None)
 
 
 def find_unit(key: bytes | None, texts: dict[str, str]) -> str | None:

@@ -13,9 +13,9 @@ _HEADERS_BYTES = 1_024
 class Notification(msgspec.Struct, frozen=True, gc=False):
     """A record to publish.
 
-    `status` is what it is counted under. `key` UNSET is the unit of work. `is_object` is set if the service itself encoded the
-    value as a JSON object on one line. `prefix` is that of our headers in it, which is not empty if the record's own headers
-    leave, too: they may have the same names.
+    `status` is what it is counted under. `key` UNSET is the unit of work; headers beside another key may be long. `is_object` is
+    set if the service itself encoded the value as a JSON object on one line. `prefix` is that of our headers in it, which is not
+    empty if the record's own headers leave, too: they may have the same names.
     """
 
     notification_id: str
@@ -31,8 +31,8 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
     @property
     def size(self) -> int:
         """About its size in bytes until it is published, with a fixed size for our own headers, which are short."""
-        if self.prefix:
-            return len(self.value) + size_of_headers(self.headers) + _HEADERS_BYTES
+        if self.key is not UNSET:
+            return len(self.value) + len(self.key or b"") + size_of_headers(self.headers) + _HEADERS_BYTES
         return len(self.value) + _HEADERS_BYTES
 
 

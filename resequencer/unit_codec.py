@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -140,7 +140,7 @@ class UnitCodec(NamedTuple):
         ids are kept.
 
         Raises:
-            StorageRefused: A newer version wrote the unit, or it is damaged.
+            StorageRefused: A newer version wrote the unit, or it is damaged, or another data handler stored its data.
             ConfigurationError: Another strategy wrote the state, and something waits in the unit.
         """
         try:
@@ -155,12 +155,19 @@ class UnitCodec(NamedTuple):
         unit = Unit(snapshot.unit, self._strategy_state(snapshot, stored), self.data_handler.empty)
         unit.handled, unit.gathered_to = stored.handled, stored.gathered_to
         if snapshot.data:
-            data = self.data_handler.decode(snapshot.data)
+            data = self._data(snapshot.unit, snapshot.data)
             unit.keep(data, self.data_handler.size_of(data))
         if undecodable:
             unit.amend(undecodable=undecodable)
         _restore_waiting(unit, entries, stored)
         return unit
+
+    def _data(self, unit: str, stored: bytes) -> Any:
+        try:
+            return self.data_handler.decode(stored)
+        except (*_DAMAGES, PermanentError) as error:
+            problem = f"its data are damaged or of another data handler ({error}); configure that, or restore the storage"
+            raise StorageRefused(f"unit {unit!r}", f"{problem} from a backup") from error
 
     def _strategy_state(self, snapshot: Snapshot, stored: _StoredUnit) -> object:
         if stored.strategy == self.strategy.name:

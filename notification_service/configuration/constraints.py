@@ -17,6 +17,7 @@ from notification_service.configuration.storages import ARCHIVABLE, STORAGE_TYPE
 from notification_service.console.access.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
 from notification_service.delivery.settings import DeliverySettings, WorkerSettings
 from notification_service.events.mapped import Mapping
+from notification_service.events.own_data import LATEST_OBJECTS_NAME, NO_DATA_NAME
 from notification_service.events.pass_through import PAYMENTS
 from notification_service.events.settings import IPF, MAPPED, EventsSettings
 from resequencer.errors import ConfigurationError
@@ -130,8 +131,15 @@ def _orders_by_time(values: Values) -> bool:
     return values[_STRATEGY] == "WINDOW" and values[_ORDER_BY] is OrderBy.TIME
 
 
+_HANDLER, _DATA_HANDLER = path_of(Notifications, "handler"), path_of(Notifications, "data_handler")
 _EVENTS_CONSTRAINTS = (
-    _needs_ipf(path_of(Notifications, "handler"), lambda handler: handler == PAYMENTS, "is payments, which needs"),
+    _needs_ipf(_HANDLER, lambda handler: handler == PAYMENTS, "is payments, which needs"),
+    _needs_ipf(_DATA_HANDLER, lambda name: name == LATEST_OBJECTS_NAME, "is latest-objects, which keeps those of"),
+    Constraint(
+        (_DATA_HANDLER, _HANDLER),
+        lambda values: values[_DATA_HANDLER] != NO_DATA_NAME or values[_HANDLER] != PAYMENTS,
+        f"is none, but handler = {PAYMENTS} reports what was kept: set latest-objects, or a data handler of your own",
+    ),
     _needs_ipf(_STRATEGY, lambda strategy: strategy.startswith("FULL_PAIN001"), "waits for the parts of"),
     _needs_ipf(_HAS_FACTS, bool, "counts"),
     _is_mapped(_STRATEGY, path_of(Mapping, "sequence"), _orders_by_number, "orders by numbers, and none is mapped"),

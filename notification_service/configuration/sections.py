@@ -17,6 +17,7 @@ from notification_service.connectors.jms.settings import JmsSinkSettings, JmsSou
 from notification_service.connectors.mqtt.settings import MqttSinkSettings
 from notification_service.console.access.settings import HttpSettings
 from notification_service.delivery.settings import DeliverySettings
+from notification_service.events.own_data import LATEST_OBJECTS_NAME, NO_DATA_NAME
 from notification_service.events.pass_through import PASS_THROUGH, PAYMENTS
 from notification_service.events.settings import EventsSettings
 from notification_service.payments.strategies import STRATEGIES
@@ -79,6 +80,9 @@ class TransportType(StrEnum):
 SOURCES = (TransportType.KAFKA, TransportType.FILE, TransportType.JMS)
 """The kinds that can be read again from a position, or that keep what is not acknowledged and deliver it again in order."""
 
+_DATA_HANDLER = OptionOrForeign(
+    (LATEST_OBJECTS_NAME, NO_DATA_NAME), "Class", f"{LATEST_OBJECTS_NAME} with events.format = ipf, else {NO_DATA_NAME}"
+)
 _BRIDGED = "mqtt and xms cannot begin a region: a bridge reads them and appends to kafka or file, see ipf.bridge"
 
 
@@ -126,7 +130,7 @@ class Ingress(msgspec.Struct, frozen=True):
 
 class Notifications(msgspec.Struct, frozen=True):
     """`target_type` is report, report-xml, produced-report or `package.module:callable`; `handler` is payments,
-    pass-through or `package.module:Class`.
+    pass-through or `package.module:Class`; `data_handler` is latest-objects, none or `package.module:Class`, None: by the format.
 
     `rotate_bytes` None: outputs are never rotated. `notifications_kept` None: rotated notifications are never deleted.
     """
@@ -146,6 +150,7 @@ class Notifications(msgspec.Struct, frozen=True):
     dead_letters_topic: Annotated[str, Key(TopicName(), "dead-letters.topic")]
     target_type: Annotated[str, Key(Choice(TARGET_TYPES, "callable"))]
     handler: Annotated[str, Key(OptionOrForeign((PAYMENTS, PASS_THROUGH), "Class"))]
+    data_handler: Annotated[str | None, Key(_DATA_HANDLER)]
     settings: Annotated[Path, Key(FilePath())]
 
 

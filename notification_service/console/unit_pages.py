@@ -29,6 +29,7 @@ from notification_service.console.waiting import (
     WaitingUnit,
 )
 from notification_service.events.identifiers import shown
+from notification_service.payments.payment_data import PaymentData
 from notification_service.status.service_report import NOT_RUNNING, ServiceReport
 from resequencer.clock import Instant, instant_text
 from resequencer.keys.value_types import Duration, Mismatch
@@ -50,8 +51,12 @@ class ShownBody(NamedTuple):
 
 
 def payment_data_of(unit: Unit) -> Iterator[ShownBody]:
-    """Yield the objects that the unit has taken over, then the values of its stashed records in order of arrival."""
-    for kind, bodies in (("MDS", unit.data.mds), ("PDS", unit.data.pds), ("custom", unit.data.custom)):
+    """Yield the objects that the unit has taken over, then the values of its stashed records in order of arrival.
+
+    What another data handler keeps is known to it alone.
+    """
+    data = unit.data if isinstance(unit.data, PaymentData) else PaymentData()
+    for kind, bodies in (("MDS", data.mds), ("PDS", data.pds), ("custom", data.custom)):
         yield from (_shown(f"{kind} object {name}", body) for name, body in bodies)
     entries = [*unit.stash, *unit.queue, *([unit.retry.entry] if unit.retry else [])]
     records = [each.envelope.record for each in entries] + [each.record for each in unit.undecodable]

@@ -1,7 +1,7 @@
 """The story of a unit of work: everything that is known of it here, in words and numbers. Pure, and without payment data."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -441,6 +441,8 @@ def _attempts(retry: Retry) -> Attempts:
     return Attempts(position, retry.attempts, instant_text(due_at), retry.why, retry.dependency, retry.calls, retry.incomplete)
 
 
-def _payment_data(data: PaymentData) -> Iterator[DataObject]:
+def _payment_data(data: Any) -> Iterator[DataObject]:
+    if not isinstance(data, PaymentData):
+        return  # What another data handler keeps is known to it alone.
     for kind, bodies in (("mds", data.mds), ("pds", data.pds), ("custom", data.custom)):
         yield from (DataObject(kind, name, len(body)) for name, body in bodies)

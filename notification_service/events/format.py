@@ -10,6 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from array import array
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from itertools import accumulate
 from typing import ClassVar, Generic, TypeVar
 
@@ -93,10 +94,14 @@ MAX_SEQUENCE = 2**53 - 1
 MAX_HEADERS = 1_000
 """The most headers of a record. A limit of bytes is not enough: an empty header has 2 bytes in a batch and 100 in memory."""
 
+FLOW = "events"
+"""The flow of all events if a format has no other."""
+
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _read_datetime = msgspec.json.Decoder(datetime).decode
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _read_number = msgspec.json.Decoder(int | float).decode
+_pack = msgspec.msgpack.Encoder().encode
 
 
 class DecodingSettings(msgspec.Struct, frozen=True):
@@ -208,6 +213,13 @@ class RecordDecoder(ABC, Generic[_E]):
 
     def _shapeless(self, flaw: str) -> Refusal:
         return Refusal(DeadLetterReason.UNDECODABLE, f"not {self.a_record}: {flaw}; correct the producer and send it again")
+
+
+def contents_digest(
+    record: Record, flow: str, sequence: int | None, parts: tuple[str, ...], time: Instant | None, previous: str | None
+) -> bytes:
+    """Return the digest of all that an event says. Headers are read by the format alone: producers' retries may change others."""
+    return blake2b(_pack((flow, sequence, parts, time, previous, record.key, record.value)), digest_size=8).digest()
 
 
 def checked_id(field: str, identifier: str) -> str:

@@ -48,34 +48,3 @@ def own_headers(headers: Headers) -> Headers:
         for name, value in headers
         if name != REQUEUED_FROM
     )
-
-
-class _NoData:
-    """Keeps no data of a unit. `resequencer.handler.DataHandler`."""
-
-    empty = None
-
-    def absorb(self, data: None, event: Event) -> None:
-        del event
-        return data
-
-    def fill(self, data: None, event: Event) -> None:
-        del event
-        return data
-
-    def refuse_too_much(self, data: None, event: Event, max_bytes: int, size: int) -> None:
-        """Nothing is kept, so nothing can be too much."""
-
-    def size_of(self, data: None) -> int:
-        del data
-        return 0
-
-    def encode(self, data: None) -> bytes:
-        del data
-        return b""
-
-    def decode(self, stored: bytes) -> None:
-        del stored
-
-
-NO_DATA = _NoData()

@@ -28,14 +28,15 @@ from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.events.format import DecodingSettings
-from notification_service.events.pass_through import NO_DATA, PASS_THROUGH, PAYMENTS, PassThrough
+from notification_service.events.own_data import DATA_HANDLER_KEY, LATEST_OBJECTS_NAME, NO_DATA_NAME, make_data_handler
+from notification_service.events.pass_through import PASS_THROUGH, PAYMENTS, PassThrough
 from notification_service.events.settings import IPF, find_decoder
 from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.enrichment import Enrichment
 from notification_service.payments.notification_settings import NotificationSettings, parse_notification_settings
-from notification_service.payments.payment_data import LATEST_OBJECTS
+from notification_service.payments.payment_data import LATEST_OBJECTS, PaymentData
 from notification_service.payments.port import VersionedHandler
-from notification_service.payments.settings import HandlerSettings, make_handler
+from notification_service.payments.settings import HandlerSettings, make_event_handler, make_handler
 from notification_service.payments.strategies import STRATEGY_KEY, StrategySettings, make_strategy
 from notification_service.supervision.system_clock import SystemClock, steady_clock
 from notification_service.wiring.aggregation import find_unusable
@@ -74,7 +75,7 @@ def compose(
 ) -> Parts:
     """Make the worker of a slot. It reads only the settings or the lookups, and creates and takes over nothing yet.
 
-    Envelopes are in `in_flight` while the handler or a user's own strategy has them.
+    Envelopes are in `in_flight` while the handler or a user's own code has them.
 
     Raises:
         ConfigurationError: Something named in the configuration cannot be used.
@@ -86,11 +87,11 @@ def compose(
     handler = make_enriched_handler(configuration, partial(_make_handler, configuration), load)
     problem_log, timeout_ms = LogRateLimit(), resequencer.processing_timeout_ms
     watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(problem_log, clock, timeout_ms).note)
-    decoder = _decoder(configuration, strategy)
+    decoder = _decoder(configuration, strategy, in_flight)
     context = TurnContext(
         strategy,
         watched,
-        _data_handler(configuration),
+        make_data_handler_of(configuration, in_flight),
         configuration.resequencer,
         SystemRandom(),
         handler,
@@ -137,11 +138,12 @@ def refuse_unusable(configuration: Configuration) -> None:
         ConfigurationRefused: Lists everything that cannot be used.
     """
     problems: list[ConfigurationError] = []
-    for read in (make_strategy_of, make_handler_of, storage_kind(configuration).name):
+    for read in (make_strategy_of, make_decoder, make_handler_of, make_data_handler_of, storage_kind(configuration).name):
         try:
             read(configuration)
         except ConfigurationError as error:
-            problems.append(error)
+            if str(error) not in map(str, problems):  # The decoder needs the strategy.
+                problems.append(error)
     problems += find_unusable_clients(configuration)
     for name, _ in configuration.aggregation.stores if configuration.aggregation.is_enabled else ():
         problems += find_unusable(configuration, name)
@@ -159,29 +161,42 @@ def make_decoder(configuration: Configuration) -> Decoder:
     """The decoder of the workers, for other programs that read events.
 
     Raises:
-        ConfigurationError: The strategy cannot be used.
+        ConfigurationError: The strategy or the format cannot be used.
     """
     return _decoder(configuration, make_strategy_of(configuration))
 
 
-def _decoder(configuration: Configuration, strategy: Strategy) -> Decoder:
+def _decoder(configuration: Configuration, strategy: Strategy, in_flight: InFlight | None = None) -> Decoder:
     ingress, first = configuration.ingress, configuration.resequencer.first_sequence
     needs_time = bool(getattr(strategy, "needs_time", False))
     settings = DecodingSettings(strategy.needs_sequence, ingress.max_record_bytes, 1 if first == 1 else 0, needs_time)
-    return find_decoder(ingress.events, settings) or EnvelopeDecoder(settings)
+    return find_decoder(ingress.events, settings, in_flight) or EnvelopeDecoder(settings)
 
 
-def _data_handler(configuration: Configuration) -> DataHandler:
-    """Return what keeps the units' data: those of payments, which only IPF's envelopes have."""
-    return LATEST_OBJECTS if configuration.ingress.events.format == IPF else NO_DATA
+def make_data_handler_of(configuration: Configuration, in_flight: InFlight | None = None) -> DataHandler:
+    """Return what keeps the units' data; a user's own class is also looked for in the working directory.
+
+    Raises:
+        ConfigurationError: The user's class cannot be used, or not with the handler of payments.
+    """
+    see_working_directory()
+    by_default = LATEST_OBJECTS_NAME if configuration.ingress.events.format == IPF else NO_DATA_NAME
+    name = configuration.notification.data_handler or by_default
+    made = make_data_handler(name, {LATEST_OBJECTS_NAME: LATEST_OBJECTS}, in_flight)
+    if configuration.notification.handler == PAYMENTS and not isinstance(made.empty, PaymentData):
+        problem = f"{name!r} cannot be used: handler = {PAYMENTS} reports PaymentData, and its empty is none"
+        raise ConfigurationError(DATA_HANDLER_KEY, problem)
+    return made
 
 
 def load_notification_settings(configuration: Configuration) -> NotificationSettings:
-    """The rows of the settings file.
+    """The rows of the settings file; none for events that are no payments.
 
     Raises:
         ConfigurationError: It cannot be read, or a row is refused.
     """
+    if configuration.ingress.events.format != IPF:
+        return NotificationSettings(())
     file = configuration.notification.settings
     try:
         text = file.read_text(encoding="utf-8-sig")
@@ -211,7 +226,8 @@ def _make_handler(configuration: Configuration, known: NotificationSettings | En
     if configuration.notification.handler == PASS_THROUGH:
         return PassThrough()
     see_working_directory()
-    return make_handler(handler_settings(configuration), known)
+    settings = handler_settings(configuration)
+    return make_handler(settings, known) if configuration.ingress.events.format == IPF else make_event_handler(settings)
 
 
 def handler_settings(configuration: Configuration) -> HandlerSettings:
