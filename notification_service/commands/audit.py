@@ -156,7 +156,7 @@ def _group_directories(configuration: Configuration) -> "GroupDirectories | None
     from notification_service.jobs.audit.groups.sources import GroupDirectories
 
     aggregation = configuration.aggregation
-    if not aggregation.is_enabled:
+    if not configuration.counts_payments:
         return None
     return GroupDirectories(aggregation.facts_directory, aggregation.directory / PAYMENTS)
 
@@ -212,7 +212,7 @@ def audit_subject(configuration: Configuration, began_at: Instant, took_ms: int,
         waits.longest_deadline_ms,
         began_at,
         took_ms,
-        reports if aggregation.is_enabled else None,
+        reports if configuration.counts_payments else None,
     )
 
 

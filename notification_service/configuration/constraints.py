@@ -141,7 +141,6 @@ _EVENTS_CONSTRAINTS = (
         f"is none, but handler = {PAYMENTS} reports what was kept: set latest-objects, or a data handler of your own",
     ),
     _needs_ipf(_STRATEGY, lambda strategy: strategy.startswith("FULL_PAIN001"), "waits for the parts of"),
-    _needs_ipf(_HAS_FACTS, bool, "counts"),
     _is_mapped(_STRATEGY, path_of(Mapping, "sequence"), _orders_by_number, "orders by numbers, and none is mapped"),
     _is_mapped(_STRATEGY, path_of(Mapping, "time"), _orders_by_time, "orders by times, and none is mapped"),
     _is_mapped(

@@ -23,6 +23,7 @@ from notification_service.delivery.settings import (
     Suspension,
     Tls,
 )
+from notification_service.events.settings import IPF, EventsSettings
 from resequencer.errors import ConfigurationError
 
 _URL, _LIVE, _POLICY = path_of(Receiver, "url"), path_of(Receiver, "is_live"), path_of(Receiver, "policy")
@@ -157,11 +158,12 @@ def _has_retry_topics(found: Values) -> bool:
 PAYMENTS = "payments"
 """The name of the store of the payments of messages."""
 
-_STORES = path_of(AggregationSettings, "stores")
+_STORES, _HAS_STORES = path_of(AggregationSettings, "stores"), path_of(AggregationSettings, "is_enabled")
+_FORMAT = path_of(EventsSettings, "format")
 
 
 def broken_stores(values: Mapping[str, Any], schema: Schema) -> Iterator[ConfigurationError]:
-    """Return what is wrong within each store; `schema` has the keys of all of them."""
+    """Return what is wrong within each store, or that there is none to count; `schema` has the keys of all of them."""
     for name in names_below(_STORES, schema.defaults):
         path = f"{_STORES}.{name}"
         if not NAME.fullmatch(name):
@@ -170,3 +172,6 @@ def broken_stores(values: Mapping[str, Any], schema: Schema) -> Iterator[Configu
             yield ConfigurationError(path, "is the name of the store of the payments of messages; choose another one")
         if values.get(f"{path}.apply", "") is None:
             yield ConfigurationError(f"{path}.apply", "has no value; name your callable as package.module:callable")
+    if values.get(_HAS_STORES) and values.get(_FORMAT, IPF) != IPF and not names_below(_STORES, schema.defaults):
+        problem = "is true, but payments to count come only with events.format = ipf: set false, or name a store of your own"
+        yield ConfigurationError(_HAS_STORES, problem)

@@ -19,7 +19,7 @@ from notification_service.console.access.settings import HttpSettings
 from notification_service.delivery.settings import DeliverySettings
 from notification_service.events.own_data import LATEST_OBJECTS_NAME, NO_DATA_NAME
 from notification_service.events.pass_through import PASS_THROUGH, PAYMENTS
-from notification_service.events.settings import EventsSettings
+from notification_service.events.settings import IPF, EventsSettings
 from notification_service.payments.strategies import STRATEGIES
 from notification_service.payments.target_types import TARGET_TYPES
 from resequencer.keys.configuration_key import Key, OpenSection, Section
@@ -245,3 +245,8 @@ class Sections(msgspec.Struct, frozen=True, kw_only=True):
     delivery: Annotated[DeliverySettings, Section(f"{_NOTIFICATION}.delivery")]
     http: Annotated[HttpSettings, Section(f"{_NOTIFICATION}.http")]
     logging: Annotated[Logging, Section(f"{_NOTIFICATION}.logging")]
+
+    @property
+    def counts_payments(self) -> bool:
+        """Whether the statuses of payments are facts, and the payments of messages are counted: only IPF's envelopes have any."""
+        return self.aggregation.is_enabled and self.ingress.events.format == IPF

@@ -29,6 +29,7 @@ from notification_service.console.waiting import (
     WaitingUnit,
 )
 from notification_service.events.identifiers import shown
+from notification_service.events.own_data import opened
 from notification_service.payments.payment_data import PaymentData
 from notification_service.status.service_report import NOT_RUNNING, ServiceReport
 from resequencer.clock import Instant, instant_text
@@ -55,7 +56,8 @@ def payment_data_of(unit: Unit) -> Iterator[ShownBody]:
 
     What another data handler keeps is known to it alone.
     """
-    data = unit.data if isinstance(unit.data, PaymentData) else PaymentData()
+    data = opened(unit.data)
+    data = data if isinstance(data, PaymentData) else PaymentData()
     for kind, bodies in (("MDS", data.mds), ("PDS", data.pds), ("custom", data.custom)):
         yield from (_shown(f"{kind} object {name}", body) for name, body in bodies)
     entries = [*unit.stash, *unit.queue, *([unit.retry.entry] if unit.retry else [])]

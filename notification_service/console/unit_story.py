@@ -7,6 +7,7 @@ import msgspec
 
 from guardian.headers import INCOMPLETE
 from notification_service.console.orders import OrderState, ToldOrder
+from notification_service.events.own_data import opened
 from notification_service.payments.envelope import PAIN_001_PARTS, DataEnvelope
 from notification_service.payments.payment_data import PaymentData
 from resequencer.clock import Instant, instant_of, instant_text
@@ -334,7 +335,7 @@ def state_of(unit: Unit, strategy: Strategy) -> UnitState:
         tuple(_flows(unit.state)),
         tuple(_stash(unit)),
         None if unit.retry is None else _attempts(unit.retry),
-        tuple(_payment_data(unit.data)),
+        tuple(_payment_data(opened(unit.data))),
     )
 
 

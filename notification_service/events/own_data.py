@@ -1,10 +1,14 @@
 """What keeps a unit's data for the handler of events: nothing, or a user's own class, `package.module:Class`."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
+import msgspec
+
+from resequencer.clock import Instant
 from resequencer.errors import TooLarge
 from resequencer.event import Event
-from resequencer.handler import DataHandler
+from resequencer.handler import DataHandler, Handled, Marks
 from resequencer.in_flight import CallKind, InFlight, Untracked
 from resequencer.users_code import call_guarded, make_adapted
 
@@ -28,7 +32,7 @@ class UsersDataHandler(Protocol):
         ...
 
     def absorb(self, data: Any, event: Any) -> Any:
-        """Return the data with what the event brings: at most as many bytes more, when encoded, as the record has."""
+        """Return the data with what the event brings."""
         ...
 
     def fill(self, data: Any, event: Any) -> Any:
@@ -44,82 +48,94 @@ class UsersDataHandler(Protocol):
         ...
 
 
-class ForeignDataHandler:
-    """Keeps a unit's data with a user's own class. `resequencer.handler.DataHandler`.
+class Kept(msgspec.Struct, frozen=True, eq=False):
+    """What a user's class keeps of a unit, and as it is stored. Two are the same only if they are one object."""
 
-    Data are encoded and read back as soon as they change: a later failure could not be attributed to the event. During a call the
-    event is in `in_flight`.
+    data: Any
+    stored: bytes
+
+
+def opened(data: Any) -> Any:
+    """Return a unit's data as its handler gets them."""
+    return data.data if isinstance(data, Kept) else data
+
+
+class ForeignDataHandler:
+    """Keeps a unit's data with a user's own class, each as `Kept`. `resequencer.handler.DataHandler`.
+
+    Data are encoded and read back as soon as they change: a later failure could not be attributed to the event. Encoded they have
+    `max_bytes` at most. During a call the event is in `in_flight`.
     """
 
-    def __init__(self, users: UsersDataHandler, name: str, in_flight: InFlight | None = None) -> None:
+    def __init__(self, users: UsersDataHandler, name: str, max_bytes: int, in_flight: InFlight | None = None) -> None:
         """Raises TypeError if a method is missing. Otherwise this would show only at an event that needs it."""
         lacking = [each for each in _METHODS if not callable(getattr(users, each, None))]
         if lacking:
             raise TypeError(f"it has no {', '.join(lacking)}")
-        self.empty = users.empty
+        self.empty = Kept(users.empty, b"")
         self._users = users
         self._who = f"data handler {name}"
+        self._max_bytes = max_bytes
         self._in_flight = in_flight or Untracked()
-        self._last: tuple[Any, bytes] = (self.empty, b"")
 
-    def absorb(self, data: Any, event: Event) -> Any:
-        return self._kept(self._users.absorb, data, event)
+    def absorb(self, data: Kept, event: Event) -> Kept:
+        return self._keep(self._users.absorb, data, event)
 
-    def fill(self, data: Any, event: Event) -> Any:
-        return self._kept(self._users.fill, data, event)
+    def fill(self, data: Kept, event: Event) -> Kept:
+        return self._keep(self._users.fill, data, event)
 
-    def refuse_too_much(self, data: Any, event: Event, max_bytes: int, size: int) -> None:
-        """Refuse an event with whose record the data could be larger than `max_bytes`.
+    def refuse_too_much(self, data: Kept, event: Event, max_bytes: int, size: int) -> None:
+        """Nothing is known before the call; `absorb` and `fill` refuse too much."""
 
-        Raises:
-            TooLarge: They could.
-        """
-        del data
-        if size + event.record.size > max_bytes:
-            raise TooLarge(
-                f"the unit has {size} bytes of data and the record {event.record.size}; the limit is {max_bytes} "
-                "(stash-limit.bytes-per-unit)"
-            )
+    def size_of(self, data: Kept) -> int:
+        return len(data.stored)
 
-    def size_of(self, data: Any) -> int:
-        return len(self.encode(data))
+    def encode(self, data: Kept) -> bytes:
+        return data.stored
 
-    def encode(self, data: Any) -> bytes:
-        """Return the data as they are stored; those that were kept last are known.
-
-        Raises:
-            PermanentError: They cannot be encoded, or not read back.
-        """
-        if data is not self._last[0]:
-            self._last = data, call_guarded(self._who, lambda: self._encoded(data))
-        return self._last[1]
-
-    def decode(self, stored: bytes) -> Any:
+    def decode(self, stored: bytes) -> Kept:
         """Return stored data.
 
         Raises:
             PermanentError: The class cannot read them.
         """
-        self._last = call_guarded(self._who, lambda: self._users.decode(stored)), stored
-        return self._last[0]
+        return Kept(call_guarded(self._who, lambda: self._users.decode(stored)), stored)
 
-    def _kept(self, keep: Any, data: Any, event: Event) -> Any:
+    def _keep(self, keep: Callable[[Any, Event], Any], before: Kept, event: Event) -> Kept:
         self._in_flight.take(event, CallKind.KEEPING)
         try:
-            kept = call_guarded(self._who, lambda: keep(data, event))
-            self.encode(kept)
+            kept = call_guarded(self._who, lambda: self._kept(keep(before.data, event), before))
         finally:
             self._in_flight.clear()
+        if len(kept.stored) > self._max_bytes:
+            raise TooLarge(
+                f"the unit would have {len(kept.stored)} bytes of data with this event; the limit is {self._max_bytes} "
+                "(stash-limit.bytes-per-unit)"
+            )
         return kept
 
-    def _encoded(self, data: Any) -> bytes:
-        if data is self.empty:
-            return b""
+    def _kept(self, data: Any, before: Kept) -> Kept:
+        if data is before.data:
+            return before
         stored = self._users.encode(data)
         if type(stored) is not bytes or not stored:
             raise TypeError(f"encode returned {stored!r:.50} instead of some bytes")
         self._users.decode(stored)
-        return stored
+        return Kept(data, stored)
+
+
+class OpeningHandler:
+    """Gives a handler the data of `Kept`."""
+
+    def __init__(self, handler: Any) -> None:
+        self._handler = handler
+
+    def with_lookups(self, enrichment: object) -> "OpeningHandler":
+        return OpeningHandler(self._handler.with_lookups(enrichment))
+
+    def handle(self, envelope: Event, data: Kept, marks: Marks, now: Instant) -> Handled:
+        handled: Handled = self._handler.handle(envelope, data.data, marks, now)
+        return handled
 
 
 class _NoData:
@@ -153,8 +169,10 @@ class _NoData:
 NO_DATA = _NoData()
 
 
-def make_data_handler(name: str, known: dict[str, DataHandler], in_flight: InFlight | None = None) -> DataHandler:
-    """Return one of the `known` data handlers, none, or a user's own. During calls of that the event is in `in_flight`.
+def make_data_handler(name: str, known: dict[str, DataHandler], max_bytes: int, in_flight: InFlight | None = None) -> DataHandler:
+    """Return one of the `known` data handlers, none, or a user's own, which keeps `max_bytes` of a unit at most.
+
+    During calls of a user's own the event is in `in_flight`.
 
     Raises:
         ConfigurationError: The user's class cannot be imported, created or used.
@@ -165,5 +183,5 @@ def make_data_handler(name: str, known: dict[str, DataHandler], in_flight: InFli
         DATA_HANDLER_KEY,
         "Add a data handler",
         f"a class with {', '.join(_METHODS)}",
-        lambda users_class: ForeignDataHandler(users_class(), name, in_flight),
+        lambda users_class: ForeignDataHandler(users_class(), name, max_bytes, in_flight),
     )

@@ -19,7 +19,7 @@ HANDLER_KEY = "payment-status-notification.handler"
 
 class HandlerSettings(msgspec.Struct, frozen=True):
     """`target_type` is `report`, `report-xml`, `produced-report` or `package.module:callable`. The keys select its payment data.
-    `handler` is a user's own handler by `package.module:Class`, None for the handler of process objects.
+    `handler` is a user's own handler by `package.module:Class`, None for the handler of process objects; `data_handler` likewise.
 
     `max_bytes` bounds the size of all notifications of an envelope together. With `makes_facts` each status is also a fact.
     """
@@ -30,6 +30,7 @@ class HandlerSettings(msgspec.Struct, frozen=True):
     max_bytes: int = 20 * 1024 * 1024
     handler: str | None = None
     makes_facts: bool = False
+    data_handler: str | None = None
 
 
 def make_handler(settings: HandlerSettings, known: NotificationSettings | Enrichment) -> VersionedHandler:

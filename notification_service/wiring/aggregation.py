@@ -68,19 +68,26 @@ class StoreNames(NamedTuple):
         return (self.values,) if self.name == PAYMENTS else (self.values, self.completions, self.dead_letters)
 
 
-def stores_of(configuration: Configuration) -> Iterator[StoreNames]:
-    """Yield the stores that the configuration names."""
+def payments_store(configuration: Configuration) -> StoreNames:
+    """Return the store of the payments of messages."""
     settings = configuration.aggregation
-    directory = settings.directory
-    yield StoreNames(
+    return StoreNames(
         PAYMENTS,
         settings.facts_topic,
         settings.values_topic,
         settings.reports_topic,
         settings.dead_letters_topic,
         settings.facts_directory,
-        directory / PAYMENTS,
+        settings.directory / PAYMENTS,
     )
+
+
+def stores_of(configuration: Configuration) -> Iterator[StoreNames]:
+    """Yield the stores of an aggregation worker: that of the payments of messages, if any come, and users' own."""
+    settings = configuration.aggregation
+    directory = settings.directory
+    if configuration.counts_payments:
+        yield payments_store(configuration)
     for name, _ in settings.stores:
         topics = (f"{name}-commands", f"{name}-store", f"{name}-completions", f"{name}-dead-letters")
         yield StoreNames(name, *topics, directory / name / "commands", directory / name)

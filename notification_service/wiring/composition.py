@@ -28,7 +28,15 @@ from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.events.format import DecodingSettings
-from notification_service.events.own_data import DATA_HANDLER_KEY, LATEST_OBJECTS_NAME, NO_DATA_NAME, make_data_handler
+from notification_service.events.own_data import (
+    DATA_HANDLER_KEY,
+    LATEST_OBJECTS_NAME,
+    NO_DATA_NAME,
+    ForeignDataHandler,
+    OpeningHandler,
+    make_data_handler,
+    opened,
+)
 from notification_service.events.pass_through import PASS_THROUGH, PAYMENTS, PassThrough
 from notification_service.events.settings import IPF, find_decoder
 from notification_service.payments.decoding import EnvelopeDecoder
@@ -84,14 +92,20 @@ def compose(
     clock = steady_clock(run_directory, f"worker-{slot}", configuration.clock_trusted_after_ms, keeps=True)
     in_flight = in_flight or Untracked()
     strategy, load = make_strategy_of(configuration, in_flight), partial(load_notification_settings, configuration)
-    handler = make_enriched_handler(configuration, partial(_make_handler, configuration), load)
+    data_handler = make_data_handler_of(configuration, in_flight)
+
+    def make(known: NotificationSettings | Enrichment) -> VersionedHandler:
+        made = _make_handler(configuration, known)
+        return OpeningHandler(made) if isinstance(data_handler, ForeignDataHandler) else made
+
+    handler = make_enriched_handler(configuration, make, load)
     problem_log, timeout_ms = LogRateLimit(), resequencer.processing_timeout_ms
     watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(problem_log, clock, timeout_ms).note)
     decoder = _decoder(configuration, strategy, in_flight)
     context = TurnContext(
         strategy,
         watched,
-        make_data_handler_of(configuration, in_flight),
+        data_handler,
         configuration.resequencer,
         SystemRandom(),
         handler,
@@ -182,8 +196,9 @@ def make_data_handler_of(configuration: Configuration, in_flight: InFlight | Non
     see_working_directory()
     by_default = LATEST_OBJECTS_NAME if configuration.ingress.events.format == IPF else NO_DATA_NAME
     name = configuration.notification.data_handler or by_default
-    made = make_data_handler(name, {LATEST_OBJECTS_NAME: LATEST_OBJECTS}, in_flight)
-    if configuration.notification.handler == PAYMENTS and not isinstance(made.empty, PaymentData):
+    max_bytes = configuration.resequencer.stash_bytes
+    made = make_data_handler(name, {LATEST_OBJECTS_NAME: LATEST_OBJECTS}, max_bytes, in_flight)
+    if configuration.notification.handler == PAYMENTS and not isinstance(opened(made.empty), PaymentData):
         problem = f"{name!r} cannot be used: handler = {PAYMENTS} reports PaymentData, and its empty is none"
         raise ConfigurationError(DATA_HANDLER_KEY, problem)
     return made
@@ -232,13 +247,15 @@ def _make_handler(configuration: Configuration, known: NotificationSettings | En
 
 def handler_settings(configuration: Configuration) -> HandlerSettings:
     """Return the handler's settings; the audit uses them too."""
+    data_handler = configuration.notification.data_handler
     return settings_from(
         HandlerSettings,
         configuration.resequencer,
         target_type=configuration.notification.target_type,
         handler=None if configuration.notification.handler == PAYMENTS else configuration.notification.handler,
         max_bytes=output_bytes(configuration.ingress.max_record_bytes),
-        makes_facts=configuration.aggregation.is_enabled,
+        makes_facts=configuration.counts_payments,
+        data_handler=None if data_handler in (LATEST_OBJECTS_NAME, NO_DATA_NAME) else data_handler,
     )
 
 

@@ -42,7 +42,7 @@ from notification_service.wiring.aggregation import (
     open_completions,
     open_copies,
     open_view,
-    stores_of,
+    payments_store,
 )
 from notification_service.wiring.composition import make_data_handler_of, make_decoder, make_order_book, make_strategy_of
 from notification_service.wiring.dead_letter_stores import open_store
@@ -71,7 +71,7 @@ class LocalGroups:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
-        self._names = next(stores_of(configuration))
+        self._names = payments_store(configuration)
         self._lock = Lock()
         self._claimed: Path | None = None
         self._held: RunLock | None = None
@@ -264,7 +264,7 @@ def console_sources(configuration: Configuration) -> Sources:
         open_ledger=partial(make_ledger, configuration) if configuration.delivery.of_ledger else None,
         direct_receivers=tuple(name for name, _ in configuration.delivery.of_topics),
         order_delivery=partial(order_delivery, configuration),
-        groups=LocalGroups(configuration) if configuration.aggregation.is_enabled else None,
+        groups=LocalGroups(configuration) if configuration.counts_payments else None,
     )
 
 

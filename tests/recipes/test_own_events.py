@@ -3,13 +3,15 @@
 import json
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from harness.processes.operated_service import INGRESS, NOTIFICATION, OperatedService
 from harness.recipes import ROOT, Recipe
-from harness.waiting import wait_until
+from harness.waiting import DEADLINE_SECONDS, wait_until
 
 from notification_service.connectors.line_format import Line, decode_line, encode_line
 from resequencer.notification import notification_id
@@ -141,3 +143,71 @@ def test_the_handler_of_payments_needs_payment_data(directory: Path, new_service
     assert checked.returncode == 3
     assert checked.stderr.startswith(f"resequencer: {NOTIFICATION}.data-handler: ")
     assert said in checked.stderr
+
+
+def test_a_store_of_ones_own_counts_beside_events_of_other_formats(directory: Path, new_service: NewService) -> None:
+    Recipe("a store of your own").write(directory)
+    stores = f'{NOTIFICATION}.aggregation {{ enabled = true, stores.jobs.apply = "payments.import_jobs:apply" }}'
+    on_value = f'{NOTIFICATION}.aggregation.stores.jobs.on-value="payments.import_jobs:on_value"'
+    service = new_service(directory, stores, on_value, config=CONF)
+    service.in_directory.mkdir(parents=True)
+    (service.in_directory / "partition-0.jsonl").write_bytes(b"".join(event(1, number) for number in range(1, 6)))
+    service.start()
+    out, jobs = service.out_directory / "notifications.jsonl", service.run_directory / "groups" / "jobs"
+    wait_until(lambda: lines(out), "the receipt")
+    worker = service.begin_verb("groups", "run")
+    give = "import sys; sys.path.insert(0, '.'); from payments.importer import *\n"
+    give += f"with open_atomic_store(Path({CONF!r}), 'jobs', {service.arguments[3:]!r}) as store:\n"
+    give += "    for job in (1, 2, 2): store.update('request-7', f'job-{job}', {'jobs': 2, 'contacts': 100})\n"
+    subprocess.run([sys.executable, "-c", give], check=True, cwd=directory, timeout=DEADLINE_SECONDS)
+    (completion,) = wait_until(lambda: lines(jobs / "completions.jsonl"), "the completion")
+    assert (completion.key, json.loads(completion.value)) == (b"request-7", {"request": "request-7", "contacts": 200})
+    worker.terminate()
+    assert worker.wait(DEADLINE_SECONDS) == 0
+    assert service.stop() == 0
+    assert not (service.run_directory / "facts").exists()
+    assert not (service.run_directory / "groups" / "payments").exists()
+    listed = service.verb("groups", "list")
+    assert listed.returncode == 3
+    assert "only payments of IPF's envelopes have groups" in listed.stderr
+
+
+def test_without_a_store_of_ones_own_there_is_nothing_to_count(directory: Path, new_service: NewService) -> None:
+    checked = new_service(directory, f"{NOTIFICATION}.aggregation.enabled=true", config=CONF).verb("check")
+    assert checked.returncode == 3
+    assert checked.stderr.startswith(f"resequencer: {NOTIFICATION}.aggregation.enabled: is true, but payments to count come only")
+
+
+def test_verify_says_that_it_cannot_judge_a_data_handler_of_ones_own(directory: Path, new_service: NewService) -> None:
+    (directory / "shop" / "first.py").write_text(
+        "from notification_service.api import PaymentData\nfrom shop.totals import Total\n\n\n"
+        "class First(Total):\n    empty = PaymentData()\n"
+    )
+    service = new_service(directory, f'{NOTIFICATION}.data-handler="shop.first:First"')
+    assert service.verb("check").returncode == 0
+    verified = service.verb("verify")
+    assert verified.returncode == 3
+    assert f"{NOTIFICATION}.data-handler: 'shop.first:First' is your own" in verified.stderr
+
+
+def test_a_record_that_ends_its_worker_while_it_is_read_is_a_dead_letter_after_three_exits(
+    directory: Path, new_service: NewService
+) -> None:
+    (directory / "shop" / "deadly.py").write_text(
+        "import os\n\nfrom shop.order_lines import OrderLines\n\n\nclass Deadly(OrderLines):\n    def decode(self, record):\n"
+        "        return os._exit(3) if record.value == b'deadly' else super().decode(record)\n"
+    )
+    pause = f"{NOTIFICATION}.worker.restart-pause=1ms"
+    service = new_service(directory, f'{INGRESS}.events.format="shop.deadly:Deadly"', pause, config=CONF)
+    service.in_directory.mkdir(parents=True)
+    events = [event(1, number) for number in range(1, 6)]
+    deadly = encode_line(Line(b"deadly", b"k", ()))
+    (service.in_directory / "partition-0.jsonl").write_bytes(b"".join([*events[:3], deadly, *events[3:]]))
+    service.start(alone=False)
+    wait_until(lambda: lines(service.out_directory / "notifications.jsonl"), "the receipt")
+    wait_until(lambda: not list((service.run_directory / "suspects").glob("*")), "what is known of it is forgotten")
+    assert service.stop() == 0
+    (dead_letter,) = lines(service.out_directory / "dead-letters.jsonl")
+    headers = dict(dead_letter.headers)
+    assert (dead_letter.value, headers["dead-letter-reason"]) == (b"deadly", b"ended-its-worker")
+    assert headers["dead-letter-error"].startswith(b"reading it ended 3 workers, the last of which ended with 3 at ")

@@ -60,7 +60,7 @@ class ReplayHandler:
     """
 
     def __init__(self, settings: HandlerSettings, table: NotificationSettings, lookups: str) -> None:
-        self._has_foreign_handler = settings.handler is not None
+        self._has_foreign_handler = settings.handler is not None or settings.data_handler is not None
         self.is_foreign = self._has_foreign_handler or ":" in settings.target_type
         ours = replace(settings, target_type="report", handler=None)
         self._settings = ours if self.is_foreign else settings

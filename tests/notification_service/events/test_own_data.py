@@ -3,17 +3,22 @@
 from typing import Any
 
 import pytest
-from harness.driving import PARTITION, Envelopes, decoder, drive
+from harness.driving import PARTITION, Envelopes, NoChance, decoder, drive
 
-from notification_service.events.own_data import ForeignDataHandler, make_data_handler
+from notification_service.events.own_data import ForeignDataHandler, Kept, OpeningHandler, make_data_handler
 from notification_service.events.own_format import make_event
+from resequencer.dead_letter import DeadLetter, DeadLetterReason
 from resequencer.errors import ConfigurationError, PermanentError, TooLarge
 from resequencer.event import Event
-from resequencer.handler import DataHandler
+from resequencer.handler import UNMARKED, Handled, Marks
 from resequencer.in_flight import CallKind
 from resequencer.record import Origin, Partition, Record
+from resequencer.settings import ResequencerSettings
 from resequencer.storage_port import StorageRefused
 from resequencer.strategies.registry import StrategySettings, make_known_strategy
+from resequencer.turn.decide import take_turn
+from resequencer.turn.poison import take_careful_turn
+from resequencer.turn.turn import TurnContext
 from resequencer.unit_codec import UnitCodec
 
 EVENT = make_event(Record(Origin(Partition("T", 0), 7), b"value", b"k"), "order-1", parts=("paid",))
@@ -40,28 +45,46 @@ class Parts:
 
 
 def foreign(**methods: Any) -> ForeignDataHandler:
-    return ForeignDataHandler(type("Own", (Parts,), methods)(), "own:Data")
+    return ForeignDataHandler(type("Own", (Parts,), methods)(), "own:Data", 100)
 
 
 def raising(*_: Any) -> Any:
     raise SystemExit(3)
 
 
+def kept(data: Any) -> Kept:
+    return Kept(data, b"before")
+
+
 def test_data_come_from_the_users_class_and_are_read_back() -> None:
-    handler: DataHandler = foreign()
-    data = handler.absorb(handler.absorb(handler.empty, EVENT), EVENT)
-    assert data == ("paid", "paid")
-    assert handler.fill(data, EVENT) == data
-    stored = handler.encode(data)
-    assert (stored, handler.size_of(data)) == (b"parts:paid,paid", len(stored))
-    again = foreign()
-    assert again.decode(stored) == data
-    assert again.size_of(again.decode(stored)) == len(stored)
+    handler = foreign()
+    two = handler.absorb(handler.absorb(handler.empty, EVENT), EVENT)
+    assert two.data == ("paid", "paid")
+    assert handler.fill(two, EVENT).data == two.data
+    stored = handler.encode(two)
+    assert (stored, handler.size_of(two)) == (b"parts:paid,paid", len(stored))
+    again = foreign().decode(stored)
+    assert (again.data, foreign().size_of(again)) == (two.data, len(stored))
 
 
-def test_the_data_of_a_new_unit_are_not_stored() -> None:
-    handler = foreign(encode=raising)
-    assert (handler.encode(handler.empty), handler.size_of(handler.empty)) == (b"", 0)
+def test_the_data_of_a_new_unit_are_not_stored_and_the_same_ones_that_come_back_are() -> None:
+    handler = foreign(absorb=lambda _, data, event: Parts.empty)
+    assert (handler.encode(handler.empty), handler.absorb(handler.empty, EVENT) is handler.empty) == (b"", True)
+    back = handler.absorb(kept(("paid",)), EVENT)
+    assert (back.data, back.stored, back is handler.empty) == (Parts.empty, b"parts:", False)
+
+
+def test_a_handler_gets_what_is_kept() -> None:
+    class Noting:
+        def handle(self, *given: Any) -> Any:
+            return given
+
+        def with_lookups(self, lookups: object) -> "Noting":
+            assert lookups == "lookups"
+            return self
+
+    handler = OpeningHandler(Noting()).with_lookups("lookups")
+    assert handler.handle(EVENT, kept("data"), UNMARKED, 5) == (EVENT, "data", UNMARKED, 5)
 
 
 @pytest.mark.parametrize(
@@ -88,9 +111,11 @@ def test_what_it_cannot_read_is_refused() -> None:
 
 def test_a_unit_has_no_more_data_than_its_limit() -> None:
     handler = foreign()
-    handler.refuse_too_much((), EVENT, 100, 94)
-    with pytest.raises(TooLarge, match=r"has 95 bytes of data and the record 6; the limit is 100 \(stash-limit"):
-        handler.refuse_too_much((), EVENT, 100, 95)
+    data = handler.absorb(kept(("x" * 89,)), EVENT)
+    handler.refuse_too_much(data, EVENT, 100, handler.size_of(data))
+    for call in (handler.absorb, handler.fill):
+        with pytest.raises(TooLarge, match=r"would have 101 bytes of data with this event; the limit is 100 \(stash-limit"):
+            call(kept(("x" * 90,)), EVENT)
 
 
 def test_the_event_is_in_flight_during_the_call() -> None:
@@ -106,13 +131,13 @@ def test_the_event_is_in_flight_during_the_call() -> None:
         def clear(self) -> None:
             calls.append(None)
 
-    handler = ForeignDataHandler(Parts(), "own:Data", Noting())
-    handler.absorb((), EVENT)
+    handler = ForeignDataHandler(Parts(), "own:Data", 100, Noting())
+    handler.absorb(handler.empty, EVENT)
     assert calls == [(EVENT, CallKind.KEEPING), None]
 
 
 def test_none_keeps_nothing_and_an_unknown_class_is_refused_with_the_key() -> None:
-    nothing = make_data_handler("none", {})
+    nothing = make_data_handler("none", {}, 100)
     assert nothing.encode(nothing.fill(nothing.absorb(nothing.empty, EVENT), EVENT)) == b""
     nothing.refuse_too_much(nothing.empty, EVENT, 0, 0)
     assert (nothing.size_of(nothing.empty), nothing.decode(b"old")) == (0, nothing.empty)
@@ -121,7 +146,7 @@ def test_none_keeps_nothing_and_an_unknown_class_is_refused_with_the_key() -> No
         ("collections:OrderedDict", "it has no absorb, fill, encode, decode"),
     ):
         with pytest.raises(ConfigurationError, match=f"^payment-status-notification.data-handler: '{name}'.*{said}"):
-            make_data_handler(name, {})
+            make_data_handler(name, {}, 100)
 
 
 def test_a_unit_whose_data_another_data_handler_stored_is_refused_and_both_are_named() -> None:
@@ -133,3 +158,37 @@ def test_a_unit_whose_data_another_data_handler_stored_is_refused_and_both_are_n
     )
     with pytest.raises(StorageRefused, match=said):
         codec.restore(PARTITION, unit.stored)
+
+
+def test_stashed_events_whose_data_cannot_be_kept_are_dead_letters_when_the_others_are_gathered() -> None:
+    def absorb(self: Parts, data: tuple[str, ...], event: Event) -> tuple[str, ...]:
+        if event.parts[0] == "torn":
+            raise ValueError("no receipt")
+        return (*data, *event.parts)
+
+    envelopes = Envelopes()
+    seen: list[tuple[int, Any]] = []
+
+    class Seeing:
+        def handle(self, event: Event, data: Any, marks: Marks, now: int) -> Handled:
+            seen.append((event.offset, data))
+            return Handled()
+
+    strategy = make_known_strategy(StrategySettings("COMPLETE", required_parts=("paid", "sent")), "strategy")
+    context = TurnContext(strategy, OpeningHandler(Seeing()), foreign(absorb=absorb), ResequencerSettings(), NoChance())
+    came = tuple(envelopes(number, mds=[part]) for number, part in enumerate(("paid", "torn", "sent"), 1))
+    unit = context.new_unit("uow-1")
+    for each in came[:2]:
+        take_turn(unit, (each,), (), 0, context)
+    with pytest.raises(PermanentError):
+        take_turn(unit, came[2:], (), 0, context)
+    unit = context.new_unit("uow-1")
+    for each in came[:2]:
+        take_turn(unit, (each,), (), 0, context)
+    turn = take_careful_turn(unit, came[2:], (), 0, context)
+    (dead_letter,) = turn.output
+    assert isinstance(dead_letter, DeadLetter)
+    assert (dead_letter.record.origin.offset, dead_letter.reason) == (came[1].offset, DeadLetterReason.HANDLER_FAILED)
+    assert dead_letter.error == "data handler own:Data raised ValueError: no receipt"
+    both = ("paid", "sent")
+    assert sorted(seen) == [(came[0].offset, both), (came[2].offset, both)]
