@@ -718,6 +718,24 @@ PLANTED = (
             "tests/notification_service/delivery/schedules/test_sinks.py::test_each_key_has_one_request_at_each_tick[postgresql]",
         ),
     ),
+    PlantedFault(
+        "header-of-ours-from-a-handler",
+        "A user's own handler that gives a header of the service costs its event a dead letter.",
+        _CONTRACT.format("19. Events of other formats"),
+        "notification_service/events/own_handler.py",
+        "if (reserved := find_reserved(own)) is not None:",
+        "if (reserved := find_reserved(())) is not None:",
+        ("tests/notification_service/events/test_own_handler.py::test_a_header_of_the_service_is_refused",),
+    ),
+    PlantedFault(
+        "format-that-ends-its-worker",
+        "Whatever a user's own format raises makes its record a dead letter.",
+        _CONTRACT.format("19. Events of other formats"),
+        "resequencer/users_code.py",
+        "except BaseException as error:  # Foreign code may raise anything.\n        if type(error)",
+        "except Exception as error:\n        if type(error)",
+        ("tests/notification_service/events/test_own_format.py::test_what_it_raises_is_the_error_of_the_dead_letter",),
+    ),
 )
 
 if __name__ == "__main__":
