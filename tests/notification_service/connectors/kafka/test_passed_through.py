@@ -22,6 +22,9 @@ from resequencer.handler import Marks
 from resequencer.record import Headers, Origin, Record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from servers.kafka import KafkaServer
     from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow
@@ -31,6 +34,16 @@ HEADERS: Headers = (("a", b"1"), ("a", b"\xff"), ("\u00fc", b""), ("source-posit
 PARTS: list[tuple[bytes | None, bytes | None]] = [
     (key, value) for key in (None, b"", b"\xff\x00", b"unit") for value in (None, b"", b"\x00\xff", b"x" * 100_000)
 ]
+
+
+@pytest.fixture
+def stage(kafka: KafkaServer) -> Iterator[KafkaStage]:
+    """Topics that keep records of any age."""
+    from tests.notification_service.connectors.kafka.stage import KafkaStage
+
+    stage = KafkaStage(kafka, config={"retention.ms": "-1"})
+    yield stage
+    stage.close()
 
 
 def passed(stage: KafkaStage, number: int, key: bytes | None, value: bytes | None, headers: Headers = HEADERS) -> OutputRecord:
