@@ -109,7 +109,6 @@ UNIT_OF_WORK: Final = "unit-of-work"
 OURS: Final = "resequencer-"
 """The prefix of our headers in a record that leaves as it came. One of its own with such a name is kept under `ORIGINAL`."""
 ORIGINAL: Final = "resequencer-original-"
-_PASSED_THROUGH: Final = f"{OURS}{NOTIFICATION_ID}"
 _RESERVED = frozenset(
     {
         *(NOTIFICATION_ID, ENVELOPE_ID, SOURCE_POSITION, UNIT_OF_WORK, INCOMPLETE, RELEASED_BY, LATE, POSSIBLE_DUPLICATE),
@@ -227,7 +226,7 @@ def texts_of(headers: Headers) -> dict[str, str]:
 def own_texts(headers: Headers) -> dict[str, str]:
     """Return our headers of a notification as text, by their names without a prefix; those of payments with all that is there."""
     texts = texts_of(headers)
-    if _PASSED_THROUGH not in texts:
+    if f"{OURS}{NOTIFICATION_ID}" not in texts:
         return texts
     return {
         name.removeprefix(OURS): text for name, text in texts.items() if name.startswith(OURS) and not name.startswith(ORIGINAL)
@@ -243,6 +242,14 @@ def find_unit(key: bytes | None, texts: dict[str, str]) -> str | None:
     """Return the unit of a notification with this key and our headers `texts`; None if neither names one."""
     named = texts.get(UNIT_OF_WORK)
     return named if named is not None or key is None else key.decode(errors="replace")
+
+
+def caused_by(headers: Headers, prefix: str) -> bytes:
+    """Return the position of the record that led to a notification, in whose headers the names of ours begin with `prefix`."""
+    named = dict(headers)
+    if prefix:
+        return named.get(f"{prefix}{SOURCE_POSITION}", b"")
+    return named.get(DELIVERY_SOURCE_POSITION) or named.get(SOURCE_POSITION, b"")
 
 
 def _error_header(name: str, error: str) -> tuple[str, bytes]:

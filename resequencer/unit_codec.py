@@ -74,7 +74,7 @@ class _StoredUnit(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class _StoredEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     stashed_at: Instant
-    value: bytes
+    value: bytes | None
     key: bytes | None
     headers: Headers
     defect: str | None

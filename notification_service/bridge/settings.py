@@ -62,7 +62,7 @@ def with_key(line: Line) -> Line:
 
     What is no envelope keeps its key. It is appended all the same: the resequencer makes a dead letter of it.
     """
-    unit = _find_unit(line.value)
+    unit = _find_unit(line.content)
     return line if unit is None else Line(line.value, unit.encode(), line.headers)
 
 
@@ -73,8 +73,9 @@ def find_shorter(line: Line) -> Line | None:
     """
     of_a_cut = tuple(each for each in line.headers if each[0] in _OF_A_CUT)
     if not of_a_cut:
-        cut = Cut(len(line.value), sha256(line.value).hexdigest())
-        return Line(line.value[:_BEGINNING_BYTES], line.key, (*line.headers, *cut_headers(cut)))
+        value = line.content
+        cut = Cut(len(value), sha256(value).hexdigest())
+        return Line(value[:_BEGINNING_BYTES], line.key, (*line.headers, *cut_headers(cut)))
     shortest = Line(b"", None, of_a_cut[-len(_OF_A_CUT) :])
     return None if line == shortest else shortest
 

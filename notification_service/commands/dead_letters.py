@@ -103,7 +103,7 @@ def show_dead_letter(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
         raise DeadLetterUnknown(arguments.number, store.where)
     if arguments.raw:
         sys.stdout.flush()
-        sys.stdout.buffer.write(stored.letter.record.value)
+        sys.stdout.buffer.write(stored.letter.record.content)
         sys.stdout.buffer.flush()
         return ExitCode.DONE
     history = [action for action in store.actions() if action.letter_id == stored.letter_id]
@@ -151,6 +151,9 @@ def _lines(stored: StoredDeadLetter, history: list[Action]) -> Iterator[str]:
         yield f"key: {_on_a_line(record.key)}"
     yield from (f"header {printable(name)}: {_on_a_line(value)}" for name, value in stored.headers)
     cut = f", the beginning of {record.cut.length}" if record.cut else ""
+    if record.value is None:
+        yield "no value (null)"
+        return
     text = _find_safe_text(record.value)
     yield f"value, {len(record.value)} bytes{cut}:" if text is not None else f"value, {len(record.value)} bytes{cut}, in base64:"
     yield base64.b64encode(record.value).decode() if text is None else text
@@ -173,7 +176,7 @@ def _everything(stored: StoredDeadLetter, history: list[Action]) -> dict[str, An
         "actions": [msgspec.to_builtins(action) for action in history],
         **(_as_json("key", record.key) if record.key is not None else {}),
         "headers": [{"name": name, **_as_json("value", value)} for name, value in stored.headers],
-        **_as_json("value", record.value),
+        **({"value": None} if record.value is None else _as_json("value", record.value)),
     }
 
 

@@ -176,13 +176,13 @@ def show_report(console: Console, configuration: Configuration) -> None:
     found = None
     for _, line in scan_output(reports, SystemFiles()):
         read = decode_line(line.content)
-        if isinstance(read, Line) and (found is None or len(read.value) > len(found.value)):
+        if isinstance(read, Line) and (found is None or len(read.content) > len(found.content)):
             found = read
     if found is None:
         console.print("\nno message is complete, so there is no group report to show")
         return
     console.print(f"\nOne group report, for [bold]{(found.key or b'').decode(errors='replace')}[/bold]")
-    text = readable(found.value, configuration.aggregation.target_type)
+    text = readable(found.content, configuration.aggregation.target_type)
     console.print(Syntax(text, "xml", background_color="default"), soft_wrap=True)
 
 

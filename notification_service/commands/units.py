@@ -318,7 +318,7 @@ def read_output(unit: str, notifications: Path) -> Output:
     ids, values = [], []
     for line in _lines_of(unit, notifications):
         ids.append(dict(line.headers)[NOTIFICATION_ID].decode())
-        values.append(line.value)
+        values.append(line.content)
     return Output(tuple(ids), tuple(values))
 
 

@@ -164,7 +164,7 @@ class _DeadLetters:
     def value(self, request: Request, number: str) -> bytes:
         """Return the exact bytes of the value; the look is noted."""
         self._console.audit_log.note(request, "dead-letter.value", number=number)
-        return self.get(request, number).stored.letter.record.value
+        return self.get(request, number).stored.letter.record.content
 
     def proposed_value(self, request: Request, number: str) -> bytes:
         """Return the exact bytes that a person proposed; the look is noted."""

@@ -63,7 +63,7 @@ def payment_data_of(unit: Unit) -> Iterator[ShownBody]:
     entries = [*unit.stash, *unit.queue, *([unit.retry.entry] if unit.retry else [])]
     records = [each.envelope.record for each in entries] + [each.record for each in unit.undecodable]
     for record in sorted(records, key=lambda each: each.origin.offset):
-        yield _shown(f"stashed record {record.origin}", record.value)
+        yield _shown(f"stashed record {record.origin}", record.content)
 
 
 def _shown(title: str, body: bytes) -> ShownBody:

@@ -25,7 +25,7 @@ from notification_service.events.identifiers import MAX_LENGTH, hash_id, shown
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.event import Event
 from resequencer.notification import short_digest
-from resequencer.record import Headers, Record
+from resequencer.record import NO_VALUE, Headers, Record
 
 _VERSION = "1.0"
 _PREFIXES = ("ce_", "ce-", "cloudEvents_", "cloudEvents:", "")
@@ -61,6 +61,8 @@ class CloudEventDecoder(RecordDecoder[CloudEvent]):
         data: bytes | None = record.value
         attributes = _read_headers(record)
         if attributes is None:
+            if record.value is None:
+                raise Refused(DeadLetterReason.UNDECODABLE, NO_VALUE)
             attributes, data = _read_structured(record.value)
         _check(attributes)
         source, kind = attributes["source"], attributes["type"]

@@ -22,7 +22,7 @@ from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import our_mistake
 from resequencer.event import Event, Refusal
-from resequencer.record import Record
+from resequencer.record import NO_VALUE, Record
 
 MAX_DEPTH = 128
 """The deepest nesting of objects and arrays, including the envelope's own. A pain.001 needs about 12 levels."""
@@ -135,6 +135,9 @@ class RecordDecoder(ABC, Generic[_E]):
     records: ClassVar[str]
     """What a record of this format is called in errors: `an envelope`, `envelopes`."""
 
+    needs_value: ClassVar[bool] = False
+    """Whether a record with a null value is refused."""
+
     def __init__(self, settings: DecodingSettings) -> None:
         self._settings = settings
 
@@ -166,7 +169,12 @@ class RecordDecoder(ABC, Generic[_E]):
         record = as_cut(record)
         if record.defect is not None:
             raise Refused(DeadLetterReason.UNDECODABLE, record.defect)
-        length = len(record.value) if record.cut is None else record.cut.length
+        value = record.value
+        if value is None:
+            if self.needs_value:
+                raise Refused(DeadLetterReason.UNDECODABLE, NO_VALUE)
+            value = b""
+        length = len(value) if record.cut is None else record.cut.length
         if record.cut is not None or length > self._settings.max_value_bytes:
             limit = self._settings.max_value_bytes
             error = f"the value has {length} bytes, the limit is {limit}; send smaller {self.records}"
@@ -177,7 +185,7 @@ class RecordDecoder(ABC, Generic[_E]):
         if len(record.headers) > MAX_HEADERS:
             error = f"the record has {len(record.headers)} headers, the limit is {MAX_HEADERS}; send fewer headers"
             raise Refused(DeadLetterReason.TOO_LARGE, error)
-        if (around := record.size - len(record.value)) > self._settings.max_value_bytes:
+        if (around := record.size - len(value)) > self._settings.max_value_bytes:
             error = f"key and headers have {around} bytes, the limit is {self._settings.max_value_bytes}; send smaller headers"
             raise Refused(DeadLetterReason.TOO_LARGE, error)
 

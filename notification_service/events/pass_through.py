@@ -17,7 +17,7 @@ STATUS = "passed-through"
 
 
 class PassThrough:
-    """Key, value and headers of a record leave as they came, with ours behind them; what requeueing has added does not."""
+    """Key, value, headers and timestamp leave as they came, with our headers behind; what requeueing has added does not."""
 
     def handle(self, envelope: Event, data: Any, marks: Marks, now: Instant) -> Handled:
         del data, now
@@ -31,7 +31,15 @@ class PassThrough:
         )
         headers = (*own_headers(record.headers), *((f"{OURS}{name}", value) for name, value in ours))
         passed = Notification(
-            identifier, envelope.unit, STATUS, record.value, headers, record.origin, key=record.key, prefix=OURS
+            identifier,
+            envelope.unit,
+            STATUS,
+            record.value,
+            headers,
+            record.origin,
+            key=record.key,
+            prefix=OURS,
+            timestamp=record.written_at,
         )
         return Handled((passed,))
 

@@ -197,14 +197,14 @@ class StoredDeadLetter(msgspec.Struct, frozen=True):
         return (*kept, (REQUEUED_FROM, self.number.encode()))
 
     @property
-    def value_to_requeue(self) -> bytes:
+    def value_to_requeue(self) -> bytes | None:
         return self.letter.record.value if self.edit is None else self.edit.value
 
     @property
     def sha256(self) -> str:
         """The SHA-256 of the original value in hexadecimal; of the whole one if it was cut."""
         record = self.letter.record
-        return record.cut.sha256 if record.cut else sha256(record.value).hexdigest()
+        return record.cut.sha256 if record.cut else sha256(record.content).hexdigest()
 
     def edited(self, edit: Edit) -> "StoredDeadLetter":
         return msgspec.structs.replace(self, edit=edit)
@@ -237,10 +237,10 @@ class StoredDeadLetter(msgspec.Struct, frozen=True):
     def unit(self) -> str | None:
         """The unit that the value names. If the value names none, the record's key; None without a key."""
         record = self.letter.record
-        return _find_unit(record.value) or (None if record.key is None else record.key.decode("utf-8", "replace"))
+        return _find_unit(record.content) or (None if record.key is None else record.key.decode("utf-8", "replace"))
 
 
-def stored_dead_letter(number: str, digest: str, key: bytes | None, headers: Headers, value: bytes) -> StoredDeadLetter:
+def stored_dead_letter(number: str, digest: str, key: bytes | None, headers: Headers, value: bytes | None) -> StoredDeadLetter:
     """Rebuild the dead letter from the stored record. Raises ValueError with the problem if the record is no dead letter."""
     ours = max((at for at, (name, _) in enumerate(headers) if name == DEAD_LETTER_REASON), default=None)
     if ours is None:

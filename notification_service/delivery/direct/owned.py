@@ -17,7 +17,7 @@ from notification_service.delivery.feed import make_item
 from notification_service.events.identifiers import find_id_flaw
 from resequencer.clock import Clock
 from resequencer.dead_letter import DeadLetterReason
-from resequencer.record import Partition, Record
+from resequencer.record import NO_VALUE, Partition, Record
 
 
 class Flaw(Exception):
@@ -41,7 +41,7 @@ class Reading:
         Look for a flaw in it before it is delivered.
         """
         way = Way(record.origin) if self._stage.is_source else way_of(record)
-        item = make_item(record.key, record.value, record.headers, str(way.origin))
+        item = make_item(record.key, record.content, record.headers, str(way.origin))
         if self._stage.is_source and item.defect is None and not self._stage.receiver.select.selects(item.status, item.entity):
             return None
         return OpenRecord(
@@ -59,6 +59,8 @@ class Reading:
         record = opened.record
         if record.defect is not None:
             return Flaw(DeadLetterReason.UNDECODABLE, record.defect)
+        if record.value is None:
+            return Flaw(DeadLetterReason.UNDECODABLE, NO_VALUE)
         if record.cut is not None:
             return Flaw(DeadLetterReason.TOO_LARGE, f"its value has {record.cut.length} bytes; raise max-record-bytes")
         defect = _find_key_defect(record.key) or make_item(record.key, b"", record.headers, "").defect

@@ -132,7 +132,8 @@ def observe(headers: Headers, value: bytes, place: int) -> ObservedNotification 
 
 def likeness_of(notification: Notification) -> bytes:
     """Return the likeness of a notification to be compared with an observed one; cheaper than `observe_expected`."""
-    return _likeness(notification.headers, _digest_without(notification.value, _find_text(notification.value, _CREATED)))
+    value = notification.value or b""
+    return _likeness(notification.headers, _digest_without(value, _find_text(value, _CREATED)))
 
 
 def _likeness(headers: Headers, digest: bytes) -> bytes:
@@ -159,7 +160,7 @@ def _find_text(value: bytes, name: str) -> slice | None:
 
 def observe_expected(notification: Notification) -> ObservedNotification:
     """Reduce a notification that the replayed unit made; such a notification always has an id."""
-    seen = observe(notification.headers, notification.value, -1)
+    seen = observe(notification.headers, notification.value or b"", -1)
     assert seen is not None, "a notification has an id"
     return seen
 

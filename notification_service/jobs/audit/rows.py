@@ -102,7 +102,7 @@ def notification_row(key: bytes | None, headers: Headers, value: bytes, place: i
 
 def dead_letter_row(record: Record, place: int, rules: AuditRules) -> Row:
     """Return the dead letter's row. It belongs to its unit if the unit's state caused it, else to its record's position."""
-    position, dead_letter = observe_dead_letter(record.headers, record.value, place)
+    position, dead_letter = observe_dead_letter(record.headers, record.content, place)
     if position is None:
         return unreadable_row(place, f"a dead letter without the header {DEAD_LETTER_SOURCE_POSITION}")
     unit = place_name(position.offset)
@@ -141,7 +141,7 @@ def order_rows(value: bytes, partition: int, offset: int) -> Iterator[Row]:
 def record_row(record: Record, at: Instant | None, rules: AuditRules) -> Row:
     """Return the row of an input record. The record is decoded here, once, because grouping needs its unit."""
     partition, offset = record.origin.partition.number, record.origin.offset
-    decoded, digest = rules.decoder.decode(record), digest_of(record.value)
+    decoded, digest = rules.decoder.decode(record), digest_of(record.content)
     if isinstance(decoded, Refusal):
         payload = _encode(RefusedRecord(decoded.reason, decoded.error, digest))
         return Row(partition, place_name(offset), REFUSED, offset, at, payload)
