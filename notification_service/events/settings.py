@@ -1,6 +1,7 @@
 """The section `events`: the format of the records that come, and the decoder for it."""
 
-from typing import Annotated
+from hashlib import blake2b
+from typing import Annotated, Any
 
 import msgspec
 
@@ -9,16 +10,30 @@ from notification_service.events.format import DecodingSettings
 from notification_service.events.mapped import MappedDecoder, Mapping
 from resequencer.event import Decoder
 from resequencer.keys.configuration_key import Key, Section
-from resequencer.keys.value_types import Choice
+from resequencer.keys.value_types import Choice, Text
 
 IPF, CLOUDEVENTS, MAPPED = "ipf", "cloudevents", "mapped"
 
 
 class EventsSettings(msgspec.Struct, frozen=True):
-    """`format` is ipf, cloudevents or mapped; `mapped` is used by the last."""
+    """`format` is ipf, cloudevents or mapped; `mapped` is used by the last. `replaces` names the one that this one replaces."""
 
     format: Annotated[str, Key(Choice((IPF, CLOUDEVENTS, MAPPED)))]
     mapped: Annotated[Mapping, Section("mapped")]
+    replaces: Annotated[str | None, Key(Text(r"\S+", "the name of a format as the refusal gives it", "none"))] = None
+
+
+def stored_format(events: EventsSettings, decoder: Any) -> str:
+    """Return the name of the format as stored states carry it: what would find other events in the same records has another name.
+
+    A mapping is a part of it, as a digest; so is the `version` of a decoder that has one.
+    """
+    name = events.format
+    if name == MAPPED:
+        places = {field: place for field, place in msgspec.structs.asdict(events.mapped).items() if place is not None}
+        name = f"{name}-{blake2b(msgspec.json.encode(places, order='sorted'), digest_size=8).hexdigest()}"
+    version = getattr(decoder, "version", None)
+    return name if version is None else f"{name}-{'-'.join(str(version).split())}"
 
 
 def find_decoder(events: EventsSettings, settings: DecodingSettings) -> Decoder | None:

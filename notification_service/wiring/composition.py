@@ -29,7 +29,7 @@ from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.events.format import DecodingSettings
 from notification_service.events.pass_through import NO_DATA, PASS_THROUGH, PAYMENTS, PassThrough
-from notification_service.events.settings import IPF, find_decoder
+from notification_service.events.settings import IPF, EventsSettings, find_decoder, stored_format
 from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.enrichment import Enrichment
 from notification_service.payments.notification_settings import NotificationSettings, parse_notification_settings
@@ -49,6 +49,7 @@ from resequencer.in_flight import InFlight, Untracked
 from resequencer.order import LONGEST_HOLD_MS, OrderKind
 from resequencer.strategies.port import Strategy
 from resequencer.turn.turn import TurnContext
+from resequencer.unit_codec import UnitCodec
 
 _MIN_OUTPUT_BYTES = 16 * 1024 * 1024
 
@@ -87,6 +88,7 @@ def compose(
     problem_log, timeout_ms = LogRateLimit(), resequencer.processing_timeout_ms
     watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(problem_log, clock, timeout_ms).note)
     decoder = _decoder(configuration, strategy)
+    events = stored_format(configuration.ingress.events, decoder)
     context = TurnContext(
         strategy,
         watched,
@@ -95,6 +97,7 @@ def compose(
         SystemRandom(),
         handler,
         strategy_key=STRATEGY_KEY,
+        events=events,
     )
     storage = storage_kind(configuration).make(configuration, _random_token)
     registry = UnitRegistrySettings(
@@ -121,6 +124,9 @@ def compose(
         acknowledges_at_once=configuration.ingress.transport is TransportType.JMS,
         region=_region_limits(configuration),
         strategy_key=STRATEGY_KEY,
+        events=events,
+        replaced_events=configuration.ingress.events.replaces,
+        events_key=path_of(EventsSettings, "format"),
     )
     if is_region(configuration):
         takes_whole_batches = configuration.region.trigger is Trigger.OPERATOR_DRIVEN
@@ -153,6 +159,18 @@ def make_strategy_of(configuration: Configuration, in_flight: InFlight | None = 
     """Return the configured strategy; a user's own class is also looked for in the working directory."""
     see_working_directory()
     return make_strategy(settings_from(StrategySettings, configuration.resequencer), in_flight)
+
+
+def make_codec(configuration: Configuration) -> UnitCodec:
+    """Return what restores the workers' units, for other programs that show them.
+
+    Raises:
+        ConfigurationError: The strategy cannot be used.
+    """
+    strategy = make_strategy_of(configuration)
+    decoder = _decoder(configuration, strategy)
+    events = stored_format(configuration.ingress.events, decoder)
+    return UnitCodec(strategy, decoder.decode, _data_handler(configuration), STRATEGY_KEY, events)
 
 
 def make_decoder(configuration: Configuration) -> Decoder:
