@@ -28,8 +28,9 @@ from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.events.format import DecodingSettings
+from notification_service.events.mapped import Mapping
 from notification_service.events.pass_through import NO_DATA, PASS_THROUGH, PAYMENTS, PassThrough
-from notification_service.events.settings import IPF, EventsSettings, find_decoder, stored_format
+from notification_service.events.settings import IPF, MAPPED, EventsSettings, find_decoder, stored_format
 from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.enrichment import Enrichment
 from notification_service.payments.notification_settings import NotificationSettings, parse_notification_settings
@@ -83,7 +84,7 @@ def compose(
     resequencer, run_directory = configuration.resequencer, configuration.notification.run_directory
     clock = steady_clock(run_directory, f"worker-{slot}", configuration.clock_trusted_after_ms, keeps=True)
     in_flight = in_flight or Untracked()
-    strategy, load = make_strategy_of(configuration, in_flight), partial(load_notification_settings, configuration)
+    strategy, load = make_strategy_of(configuration, in_flight), partial(_load_if_used, configuration)
     handler = make_enriched_handler(configuration, partial(_make_handler, configuration), load)
     problem_log, timeout_ms = LogRateLimit(), resequencer.processing_timeout_ms
     watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(problem_log, clock, timeout_ms).note)
@@ -143,7 +144,7 @@ def refuse_unusable(configuration: Configuration) -> None:
         ConfigurationRefused: Lists everything that cannot be used.
     """
     problems: list[ConfigurationError] = []
-    for read in (make_strategy_of, make_handler_of, storage_kind(configuration).name):
+    for read in (make_decoder, make_handler_of, storage_kind(configuration).name):
         try:
             read(configuration)
         except ConfigurationError as error:
@@ -185,8 +186,18 @@ def make_decoder(configuration: Configuration) -> Decoder:
 def _decoder(configuration: Configuration, strategy: Strategy) -> Decoder:
     ingress, first = configuration.ingress, configuration.resequencer.first_sequence
     needs_time = bool(getattr(strategy, "needs_time", False))
+    if ingress.events.format == MAPPED:
+        _refuse_unmapped(strategy, ingress.events.mapped, needs_time=needs_time)
     settings = DecodingSettings(strategy.needs_sequence, ingress.max_record_bytes, 1 if first == 1 else 0, needs_time)
     return find_decoder(ingress.events, settings) or EnvelopeDecoder(settings)
+
+
+def _refuse_unmapped(strategy: Strategy, mapping: Mapping, *, needs_time: bool) -> None:
+    """Refuse a strategy, maybe a user's own, that needs what the mapping does not give: each event would be a dead letter."""
+    for needs, field, what in ((strategy.needs_sequence, "sequence", "numbers"), (needs_time, "time", "times")):
+        if needs and getattr(mapping, field) is None:
+            problem = f"{strategy.name} orders by {what}, and none is mapped: give {path_of(Mapping, field)}"
+            raise ConfigurationError(STRATEGY_KEY, problem)
 
 
 def _data_handler(configuration: Configuration) -> DataHandler:
@@ -222,7 +233,13 @@ def make_handler_of(configuration: Configuration) -> Handler:
     If lookups were published, their settings count, and this handler has none.
     """
     is_published = find_current(configuration) is not None
-    return _make_handler(configuration, NotificationSettings(()) if is_published else load_notification_settings(configuration))
+    return _make_handler(configuration, NotificationSettings(()) if is_published else _load_if_used(configuration))
+
+
+def _load_if_used(configuration: Configuration) -> NotificationSettings:
+    """As `load_notification_settings`; without rows for a handler that uses none."""
+    is_used = configuration.notification.handler != PASS_THROUGH
+    return load_notification_settings(configuration) if is_used else NotificationSettings(())
 
 
 def _make_handler(configuration: Configuration, known: NotificationSettings | Enrichment) -> VersionedHandler:
