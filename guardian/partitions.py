@@ -41,7 +41,8 @@ class CycleSettings(msgspec.Struct, frozen=True):
     `takes_whole_batches` a poll asks for `batch_size` records, however long their turns take; else for as many as take a second.
 
     `events` names the format of the events, as stored states carry it. What is stored with the format `replaced_events` is taken
-    over, and may lead to duplicates; with any other it is refused. `events_key` is the configuration key of the format.
+    over, and may lead to duplicates; with any other it is refused. `events_key` is the configuration key of the format. With
+    `watches_keys` units whose records have different keys are counted.
     """
 
     strategy: str
@@ -59,6 +60,7 @@ class CycleSettings(msgspec.Struct, frozen=True):
     events: str = FIRST_FORMAT
     replaced_events: str | None = None
     events_key: str = "format"
+    watches_keys: bool = False
 
 
 class Servers(NamedTuple):

@@ -17,7 +17,7 @@ from notification_service.configuration.sections import Ingress, Notifications, 
 from notification_service.configuration.storages import ARCHIVABLE, STORAGE_TYPE, kind_named
 from notification_service.console.access.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
 from notification_service.delivery.settings import DeliverySettings, WorkerSettings
-from notification_service.events.mapped import Mapping
+from notification_service.events.mapped import KEY, Mapping
 from notification_service.events.pass_through import PASS_THROUGH, PAYMENTS
 from notification_service.events.settings import IPF, MAPPED, EventsSettings
 from resequencer.errors import ConfigurationError
@@ -350,7 +350,7 @@ def _nothing_learned(values: Values) -> Iterator[str]:
 def _several_partitions(values: Values) -> Iterator[str]:
     """Return what is not certain of units that a mapping finds elsewhere than in the key. The bridge keys by the mapping."""
     is_placed_by_key = values[_INGRESS_TRANSPORT] in ("kafka", "file") and not values[_HAS_BRIDGE]
-    if values[_FORMAT] == MAPPED and values[_UNIT] != "key" and is_placed_by_key:
+    if values[_FORMAT] == MAPPED and values[_UNIT] != KEY and is_placed_by_key:
         yield (
             f"{_UNIT}: is {values[_UNIT]}: records have their partition by their key, and only events of one partition are in "
             "order. Let producers use the unit as the key; `status` counts records whose key is another one than before"

@@ -7,7 +7,7 @@ import msgspec
 
 from notification_service.events.cloudevents import CloudEventDecoder
 from notification_service.events.format import DecodingSettings
-from notification_service.events.mapped import MappedDecoder, Mapping
+from notification_service.events.mapped import KEY, MappedDecoder, Mapping
 from resequencer.event import Decoder
 from resequencer.keys.configuration_key import Key, Section
 from resequencer.keys.value_types import Choice, Text
@@ -34,6 +34,11 @@ def stored_format(events: EventsSettings, decoder: Any) -> str:
         name = f"{name}-{blake2b(msgspec.json.encode(places, order='sorted'), digest_size=8).hexdigest()}"
     version = getattr(decoder, "version", None)
     return name if version is None else f"{name}-{'-'.join(str(version).split())}"
+
+
+def is_keyed_otherwise(events: EventsSettings) -> bool:
+    """Whether records of a unit may have different keys. Those of payments are compared with the unit itself."""
+    return events.format != IPF and (events.format != MAPPED or events.mapped.unit != KEY)
 
 
 def find_decoder(events: EventsSettings, settings: DecodingSettings) -> Decoder | None:

@@ -30,7 +30,7 @@ from notification_service.connectors.files.sink import FileTransport
 from notification_service.events.format import DecodingSettings
 from notification_service.events.mapped import Mapping
 from notification_service.events.pass_through import NO_DATA, PASS_THROUGH, PAYMENTS, PassThrough
-from notification_service.events.settings import IPF, MAPPED, EventsSettings, find_decoder, stored_format
+from notification_service.events.settings import IPF, MAPPED, EventsSettings, find_decoder, is_keyed_otherwise, stored_format
 from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.enrichment import Enrichment
 from notification_service.payments.notification_settings import NotificationSettings, parse_notification_settings
@@ -128,6 +128,7 @@ def compose(
         events=events,
         replaced_events=configuration.ingress.events.replaces,
         events_key=path_of(EventsSettings, "format"),
+        watches_keys=is_keyed_otherwise(configuration.ingress.events),
     )
     if is_region(configuration):
         takes_whole_batches = configuration.region.trigger is Trigger.OPERATOR_DRIVEN

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import wait_until
+from msgspec.structs import replace
 
 from notification_service.connectors.line_format import Line, decode_line, encode_line
 from notification_service.supervision.exit_code import ExitCode
@@ -101,10 +102,13 @@ def test_what_is_lost_is_named_in_the_header_of_what_does_not_wait_any_more(new_
     make, settings = FORMATS["cloudevents"]
     service = new_service(*SHOP, *settings, f"{RESEQUENCER} {{ strategy = SEQUENCE, stash-timeout = 1s }}")
     service.in_directory.mkdir(parents=True)
-    (service.in_directory / "partition-0.jsonl").write_bytes(b"".join(encode_line(make(1, number)) for number in (1, 3)))
+    events = [replace(make(1, number), key=b"%d" % number) for number in (1, 3)]
+    (service.in_directory / "partition-0.jsonl").write_bytes(b"".join(map(encode_line, events)))
     service.start()
     out = service.out_directory / "notifications.jsonl"
     wait_until(lambda: out.exists() and out.read_bytes().count(b"\n") == 2, "both leave")
+    service.wait_for_report(lambda report: report.counts.get("several_keys") == 1, "counted the unit with two keys")
+    assert "note: there are units whose records have different keys" in service.verb("status").stdout
     assert service.stop() == 0
     marks = [dict(decode_line(each).headers) for each in out.read_bytes().splitlines()]  # type: ignore[union-attr]
     assert [each.get("resequencer-incomplete") for each in marks] == [None, b"sequence:2"]
