@@ -224,7 +224,8 @@ class Partitions:
         _report_gone(partition, plan)
         if is_replaced:
             # What comes of these records may have left before, by ids of the other format.
-            plan = replace(plan, heal_offset=max(plan.heal_offset, log.stop + standing.window))
+            end = max(log.stop, plan.offset) + standing.window
+            plan = replace(plan, heal_offset=max(plan.heal_offset, end))
         plan = self._with_orders(partition, store.header, plan)
         owned = OwnedPartition(
             partition,

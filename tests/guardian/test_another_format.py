@@ -135,6 +135,18 @@ def test_what_is_of_another_unit_now_is_a_dead_letter_at_its_deadline(in_format:
     assert service.told == []
 
 
+def test_a_storage_that_ends_with_the_process_has_nothing_of_another_format(in_format: InFormat) -> None:
+    service = in_format(FIRST_FORMAT)
+    service.plan = replace(service.plan, storage="none", acknowledge_handled=True)
+    service.tell("u", 1, 3)
+    service.start().run()
+    service.stop()
+    service = in_format("mapped-1")
+    service.tell("u", 2)
+    service.start().run()
+    assert service.sequences("u") == [1, 2, 3]
+
+
 def test_what_waits_is_read_again_under_a_lost_storage_and_marked_once(in_format: InFormat) -> None:
     service = in_format(FIRST_FORMAT)
     service.tell("u", 1)
