@@ -8,12 +8,13 @@ import pytest
 from harness.service_under_test import Service
 from msgspec.structs import replace
 
+from guardian.ports import Transport, TransportStatus
 from guardian.takeover import named_source, source_of
 from notification_service.events.identifiers import hash_id
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import ConfigurationError
 from resequencer.event import FIRST_FORMAT, Decoder, Event, Refusal
-from resequencer.record import Record
+from resequencer.record import Partition, Record
 from resequencer.storage_port import Header
 
 
@@ -133,6 +134,43 @@ def test_what_is_of_another_unit_now_is_a_dead_letter_at_its_deadline(in_format:
     assert [(each.reason, each.is_possible_duplicate) for each in service.dead] == [(DeadLetterReason.UNDECODABLE, True)] * 2
     assert "waited in unit 'u', and is of unit 'w'" in service.dead[0].error
     assert service.told == []
+
+
+class Queue:
+    """A transport that knows the end of its log only once it reads, and whose last record may come again under a new offset."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self._reads = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def standing(self) -> TransportStatus:
+        return TransportStatus(window=1)
+
+    def start_offset(self, partition: Partition) -> int:
+        return self.end_offset(partition)
+
+    def end_offset(self, partition: Partition) -> int:
+        return self._inner.end_offset(partition) if self._reads else 0
+
+    def seek(self, partition: Partition, offset: int, source_state: str = "") -> None:
+        self._reads = True
+        self._inner.seek(partition, offset, source_state)
+
+
+def test_of_a_queue_what_may_come_again_under_new_offsets_is_marked_too(in_format: InFormat) -> None:
+    service = in_format(FIRST_FORMAT)
+    service.tell("u", 2)
+    service.start().run()
+    service.stop()
+    service = in_format("mapped-1", FIRST_FORMAT)
+    service.around_transport = Queue  # type: ignore[assignment]  # It has the rest of the inner one.
+    service.tell("u", 1)
+    service.tell("u", 3)
+    service.start().run()
+    assert [(each.sequence, each.is_possible_duplicate) for each in service.told] == [(1, True), (2, True), (3, False)]
 
 
 def test_a_storage_that_ends_with_the_process_has_nothing_of_another_format(in_format: InFormat) -> None:
