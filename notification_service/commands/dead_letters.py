@@ -37,7 +37,7 @@ from notification_service.wiring.dead_letter_stores import open_store
 from resequencer.clock import instant_text
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import ResequencerError
-from resequencer.printable import counted, printable
+from resequencer.printable import counted, find_text, printable
 
 
 class DeadLetterReport:
@@ -154,7 +154,7 @@ def _lines(stored: StoredDeadLetter, history: list[Action]) -> Iterator[str]:
     if record.value is None:
         yield "no value (null)"
         return
-    text = _find_safe_text(record.value)
+    text = find_text(record.value)
     yield f"value, {len(record.value)} bytes{cut}:" if text is not None else f"value, {len(record.value)} bytes{cut}, in base64:"
     yield base64.b64encode(record.value).decode() if text is None else text
 
@@ -192,15 +192,6 @@ def _on_a_line(value: bytes) -> str:
         return printable(value.decode())
     except UnicodeDecodeError:
         return f"{base64.b64encode(value).decode()} (base64)"
-
-
-def _find_safe_text(value: bytes) -> str | None:
-    """Return the value as text; None if the text would not be its exact bytes, or could control a terminal."""
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        return None
-    return text if all(each.isprintable() or each in "\n\t" for each in text) else None
 
 
 class ValueUnreadable(ResequencerError):

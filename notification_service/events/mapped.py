@@ -31,6 +31,9 @@ from resequencer.keys.configuration_key import Key
 from resequencer.keys.value_types import Text
 from resequencer.record import Record
 
+KEY = "key"
+"""The place of the unit that is the record's key."""
+
 POSITION, DIGEST = "position", "digest"
 """Ids that are mapped from nothing: no record is a duplicate; equal contents are one event."""
 
@@ -75,7 +78,7 @@ _OPTIONAL = Text(_PATTERN, _PLACES, "there is none")
 class Mapping(msgspec.Struct, frozen=True):
     """Where the fields of an event are; None: there is none. `id` may also be `position` or `digest`; None: `flow#sequence`."""
 
-    unit: Annotated[str, Key(Text(_PATTERN, _PLACES))] = "key"
+    unit: Annotated[str, Key(Text(_PATTERN, _PLACES))] = KEY
     sequence: Annotated[str | None, Key(_OPTIONAL)] = None
     flow: Annotated[str | None, Key(Text(_PATTERN, _PLACES, "all are one flow"))] = None
     id: Annotated[str | None, Key(Text(f"position|digest|{_PATTERN}", f"position, digest, {_PLACES}", "flow#sequence"))] = None

@@ -37,7 +37,11 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 class UsersFormat(Protocol):
-    """A user's own format. It is created once in each process that reads events, with the `DecodingSettings`."""
+    """A user's own format. It is created once in each process that reads events, with the `DecodingSettings`.
+
+    A new `version`, an attribute that it may have, is another format for what is stored: it is to change when the same records
+    lead to other events.
+    """
 
     def decode(self, record: Record) -> Event | Refusal:
         """Return the event in a record, made by `make_event`, or why there is none.
@@ -88,6 +92,7 @@ class ForeignFormat(RecordDecoder[Event]):
         if not callable(getattr(users, "decode", None)):
             raise TypeError("it has no method decode")
         self._users = users
+        self.version = getattr(users, "version", None)
         self._who = f"format {name}"
         self._in_flight = in_flight or Untracked()
 

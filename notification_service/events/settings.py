@@ -1,17 +1,18 @@
 """The section `events`: the format of the records that come, and the decoder for it."""
 
-from typing import Annotated
+from hashlib import blake2b
+from typing import Annotated, Any
 
 import msgspec
 
 from notification_service.events.cloudevents import CloudEventDecoder
 from notification_service.events.format import DecodingSettings
-from notification_service.events.mapped import MappedDecoder, Mapping
+from notification_service.events.mapped import KEY, MappedDecoder, Mapping
 from notification_service.events.own_format import ForeignFormat
 from resequencer.event import Decoder
 from resequencer.in_flight import InFlight
 from resequencer.keys.configuration_key import Key, Section
-from resequencer.keys.value_types import Choice
+from resequencer.keys.value_types import Choice, Text
 from resequencer.users_code import make_adapted
 
 IPF, CLOUDEVENTS, MAPPED = "ipf", "cloudevents", "mapped"
@@ -19,10 +20,32 @@ FORMAT_KEY = "ipf.processing-data.ingress.events.format"
 
 
 class EventsSettings(msgspec.Struct, frozen=True):
-    """`format` is ipf, cloudevents, mapped or `package.module:Class`; `mapped` is used by that alone."""
+    """`format` is ipf, cloudevents, mapped or `package.module:Class`; `mapped` is used by that alone.
+
+    `replaces` names the format that this one replaces.
+    """
 
     format: Annotated[str, Key(Choice((IPF, CLOUDEVENTS, MAPPED), "Class"))]
     mapped: Annotated[Mapping, Section("mapped")]
+    replaces: Annotated[str | None, Key(Text(r"\S+", "the name of a format as the refusal gives it", "none"))] = None
+
+
+def stored_format(events: EventsSettings, decoder: Any) -> str:
+    """Return the name of the format as stored states carry it: what would find other events in the same records has another name.
+
+    A mapping is a part of it, as a digest; so is the `version` of a decoder that has one.
+    """
+    name = events.format
+    if name == MAPPED:
+        places = {field: place for field, place in msgspec.structs.asdict(events.mapped).items() if place is not None}
+        name = f"{name}-{blake2b(msgspec.json.encode(places, order='sorted'), digest_size=8).hexdigest()}"
+    version = getattr(decoder, "version", None)
+    return name if version is None else f"{name}-{'-'.join(str(version).split())}"
+
+
+def is_keyed_otherwise(events: EventsSettings) -> bool:
+    """Whether records of a unit may have different keys. Those of payments are compared with the unit itself."""
+    return events.format != IPF and (events.format != MAPPED or events.mapped.unit != KEY)
 
 
 def find_decoder(events: EventsSettings, settings: DecodingSettings, in_flight: InFlight | None = None) -> Decoder | None:

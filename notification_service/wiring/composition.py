@@ -28,6 +28,7 @@ from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.events.format import DecodingSettings
+from notification_service.events.mapped import Mapping
 from notification_service.events.own_data import (
     DATA_HANDLER_KEY,
     LATEST_OBJECTS_NAME,
@@ -38,7 +39,7 @@ from notification_service.events.own_data import (
     opened,
 )
 from notification_service.events.pass_through import PASS_THROUGH, PAYMENTS, PassThrough
-from notification_service.events.settings import IPF, find_decoder
+from notification_service.events.settings import IPF, MAPPED, EventsSettings, find_decoder, is_keyed_otherwise, stored_format
 from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.enrichment import Enrichment
 from notification_service.payments.notification_settings import NotificationSettings, parse_notification_settings
@@ -58,6 +59,7 @@ from resequencer.in_flight import InFlight, Untracked
 from resequencer.order import LONGEST_HOLD_MS, OrderKind
 from resequencer.strategies.port import Strategy
 from resequencer.turn.turn import TurnContext
+from resequencer.unit_codec import UnitCodec
 
 _MIN_OUTPUT_BYTES = 16 * 1024 * 1024
 
@@ -91,7 +93,7 @@ def compose(
     resequencer, run_directory = configuration.resequencer, configuration.notification.run_directory
     clock = steady_clock(run_directory, f"worker-{slot}", configuration.clock_trusted_after_ms, keeps=True)
     in_flight = in_flight or Untracked()
-    strategy, load = make_strategy_of(configuration, in_flight), partial(load_notification_settings, configuration)
+    strategy, load = make_strategy_of(configuration, in_flight), partial(_load_if_used, configuration)
     data_handler = make_data_handler_of(configuration, in_flight)
 
     def make(known: NotificationSettings | Enrichment) -> VersionedHandler:
@@ -102,6 +104,7 @@ def compose(
     problem_log, timeout_ms = LogRateLimit(), resequencer.processing_timeout_ms
     watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(problem_log, clock, timeout_ms).note)
     decoder = _decoder(configuration, strategy, in_flight)
+    events = stored_format(configuration.ingress.events, decoder)
     context = TurnContext(
         strategy,
         watched,
@@ -110,6 +113,7 @@ def compose(
         SystemRandom(),
         handler,
         strategy_key=STRATEGY_KEY,
+        events=events,
     )
     storage = storage_kind(configuration).make(configuration, _random_token)
     registry = UnitRegistrySettings(
@@ -136,6 +140,10 @@ def compose(
         acknowledges_at_once=configuration.ingress.transport is TransportType.JMS,
         region=_region_limits(configuration),
         strategy_key=STRATEGY_KEY,
+        events=events,
+        replaced_events=configuration.ingress.events.replaces,
+        events_key=path_of(EventsSettings, "format"),
+        watches_keys=is_keyed_otherwise(configuration.ingress.events),
     )
     if is_region(configuration):
         takes_whole_batches = configuration.region.trigger is Trigger.OPERATOR_DRIVEN
@@ -152,7 +160,7 @@ def refuse_unusable(configuration: Configuration) -> None:
         ConfigurationRefused: Lists everything that cannot be used.
     """
     problems: list[ConfigurationError] = []
-    for read in (make_strategy_of, make_decoder, make_handler_of, make_data_handler_of, storage_kind(configuration).name):
+    for read in (make_decoder, make_handler_of, make_data_handler_of, storage_kind(configuration).name):
         try:
             read(configuration)
         except ConfigurationError as error:
@@ -171,6 +179,18 @@ def make_strategy_of(configuration: Configuration, in_flight: InFlight | None = 
     return make_strategy(settings_from(StrategySettings, configuration.resequencer), in_flight)
 
 
+def make_codec(configuration: Configuration) -> UnitCodec:
+    """Return what restores the workers' units, for other programs that show them.
+
+    Raises:
+        ConfigurationError: The strategy cannot be used.
+    """
+    strategy = make_strategy_of(configuration)
+    decoder = _decoder(configuration, strategy)
+    events = stored_format(configuration.ingress.events, decoder)
+    return UnitCodec(strategy, decoder.decode, make_data_handler_of(configuration), STRATEGY_KEY, events)
+
+
 def make_decoder(configuration: Configuration) -> Decoder:
     """The decoder of the workers, for other programs that read events.
 
@@ -183,6 +203,8 @@ def make_decoder(configuration: Configuration) -> Decoder:
 def _decoder(configuration: Configuration, strategy: Strategy, in_flight: InFlight | None = None) -> Decoder:
     ingress, first = configuration.ingress, configuration.resequencer.first_sequence
     needs_time = bool(getattr(strategy, "needs_time", False))
+    if ingress.events.format == MAPPED:
+        _refuse_unmapped(strategy, ingress.events.mapped, needs_time=needs_time)
     settings = DecodingSettings(strategy.needs_sequence, ingress.max_record_bytes, 1 if first == 1 else 0, needs_time)
     return find_decoder(ingress.events, settings, in_flight) or EnvelopeDecoder(settings)
 
@@ -202,6 +224,14 @@ def make_data_handler_of(configuration: Configuration, in_flight: InFlight | Non
         problem = f"{name!r} cannot be used: handler = {PAYMENTS} reports PaymentData, and its empty is none"
         raise ConfigurationError(DATA_HANDLER_KEY, problem)
     return made
+
+
+def _refuse_unmapped(strategy: Strategy, mapping: Mapping, *, needs_time: bool) -> None:
+    """Refuse a strategy, maybe a user's own, that needs what the mapping does not give: each event would be a dead letter."""
+    for needs, field, what in ((strategy.needs_sequence, "sequence", "numbers"), (needs_time, "time", "times")):
+        if needs and getattr(mapping, field) is None:
+            problem = f"{strategy.name} orders by {what}, and none is mapped: give {path_of(Mapping, field)}"
+            raise ConfigurationError(STRATEGY_KEY, problem)
 
 
 def load_notification_settings(configuration: Configuration) -> NotificationSettings:
@@ -234,7 +264,13 @@ def make_handler_of(configuration: Configuration) -> Handler:
     If lookups were published, their settings count, and this handler has none.
     """
     is_published = find_current(configuration) is not None
-    return _make_handler(configuration, NotificationSettings(()) if is_published else load_notification_settings(configuration))
+    return _make_handler(configuration, NotificationSettings(()) if is_published else _load_if_used(configuration))
+
+
+def _load_if_used(configuration: Configuration) -> NotificationSettings:
+    """As `load_notification_settings`; without rows for a handler that uses none."""
+    is_used = configuration.notification.handler != PASS_THROUGH
+    return load_notification_settings(configuration) if is_used else NotificationSettings(())
 
 
 def _make_handler(configuration: Configuration, known: NotificationSettings | Enrichment) -> VersionedHandler:

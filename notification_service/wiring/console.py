@@ -30,7 +30,6 @@ from notification_service.console.sources import ArchiveDistance, Sources, not_k
 from notification_service.console.unit_story import Left
 from notification_service.jobs.topic_archive.local_reading import find_newest, find_path
 from notification_service.jobs.topic_archive.manifest import Ends
-from notification_service.payments.strategies import STRATEGY_KEY
 from notification_service.status.aggregation import AggregationStatus, BridgeStatus
 from notification_service.status.delivery import DeliveryStatus
 from notification_service.status.report import Identity, State, report
@@ -44,7 +43,7 @@ from notification_service.wiring.aggregation import (
     open_view,
     payments_store,
 )
-from notification_service.wiring.composition import make_data_handler_of, make_decoder, make_order_book, make_strategy_of
+from notification_service.wiring.composition import make_codec, make_order_book
 from notification_service.wiring.dead_letter_stores import open_store
 from notification_service.wiring.delivery import make_ledger, order_delivery
 from notification_service.wiring.local_workers import LocalWorkers
@@ -55,7 +54,6 @@ from resequencer.clock import Instant
 from resequencer.errors import ConfigurationError
 from resequencer.printable import without_secrets
 from resequencer.record import Partition
-from resequencer.unit_codec import UnitCodec
 from storage.view_port import StorageView
 
 if TYPE_CHECKING:
@@ -236,8 +234,7 @@ _LAG_UNITS = {
 
 def console_sources(configuration: Configuration) -> Sources:
     """Nothing is connected or read yet."""
-    strategy, clock = make_strategy_of(configuration), SystemClock()
-    decode, data_handler = make_decoder(configuration).decode, make_data_handler_of(configuration)
+    codec, clock = make_codec(configuration), SystemClock()
     partitions, run_directory = InputPartitions(configuration), configuration.notification.run_directory
     return Sources(
         find_report=_find_report_of(configuration),
@@ -245,7 +242,7 @@ def console_sources(configuration: Configuration) -> Sources:
         find_partitions=partitions.find,
         find_ends=partitions.find_ends,
         open_dead_letters=_dead_letters_of(configuration),
-        codec=UnitCodec(strategy, decode, data_handler, STRATEGY_KEY),
+        codec=codec,
         workers=LocalWorkers(configuration),
         regions=LocalRegions(configuration),
         clock=clock,

@@ -37,6 +37,7 @@ from notification_service.payments.payment_data import LATEST_OBJECTS, PaymentDa
 from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.clock import Instant
 from resequencer.errors import DependencyUnavailable, PermanentError, TransientError
+from resequencer.event import FIRST_FORMAT, Decoder
 from resequencer.handler import Handled, Marks
 from resequencer.notification import Fact, Notification
 from resequencer.record import Partition
@@ -153,13 +154,15 @@ class Plan(msgspec.Struct, frozen=True):
     has_facts: bool = False
     region: RegionLimits = RegionLimits()
     takes_whole_batches: bool = False
+    events: str = FIRST_FORMAT
+    replaced_events: str | None = None
 
 
 class Service:
     """A worker and its directory. `start`, `stop` and `kill` may follow each other as often as one likes.
 
-    `around_transport` and `around_storage` wrap the real ones at each start. `files` replaces the system's file operations;
-    `forgotten` counts the units that were idle for long enough while it ran.
+    `around_transport`, `around_storage` and `around_decoder` wrap the real ones at each start. `files` replaces the system's file
+    operations; `forgotten` counts the units that were idle for long enough while it ran.
     """
 
     def __init__(self, directory: Path, plan: Plan = Plan(), **changes: Any) -> None:  # noqa: B008 - frozen.
@@ -172,6 +175,7 @@ class Service:
         self.files: FileOperations = SystemFiles()
         self.around_transport: Callable[[Transport], Transport] = lambda transport: transport
         self.around_storage: Callable[[Storage], Storage] = lambda storage: storage
+        self.around_decoder: Callable[[Decoder], Decoder] = lambda decoder: decoder
         self.book = OrderFiles(directory / "orders", directory / "out", SystemFiles())
         self.is_stopping = False
         self.pauses: list[int] = []
@@ -204,9 +208,10 @@ class Service:
 
     def start(self) -> Service:
         plan = self.plan
-        decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=self.strategy.needs_sequence))
+        decoder = self.around_decoder(EnvelopeDecoder(DecodingSettings(needs_sequence=self.strategy.needs_sequence)))
         mistakes = getattr(self.handler, "mistakes", Mistakes())
         context = TurnContext(faltering(self.strategy, mistakes), self.handler, LATEST_OBJECTS, plan.resequencer, NoChance())
+        context = msgspec.structs.replace(context, events=plan.events)
         storage = self._new_storage()
         registry = msgspec.structs.replace(plan.registry, can_reload=storage.is_durable)
         directories = (self.directory / "in", self.directory / "out")
@@ -226,6 +231,7 @@ class Service:
         bounds = (plan.acknowledge_handled, plan.done_characters, plan.retention_ms, plan.portion_bytes)
         cycle_settings = CycleSettings(self.strategy.name, plan.batch_size, 0, *bounds)
         cycle_settings = msgspec.structs.replace(cycle_settings, region=plan.region, takes_whole_batches=plan.takes_whole_batches)
+        cycle_settings = msgspec.structs.replace(cycle_settings, events=plan.events, replaced_events=plan.replaced_events)
         self._cycle = Cycle(self._servers, tools, cycle_settings)
         self._cycles = RegionCycles(self._cycle, self._servers, tools, self._wait)
         # The clock stands still between two cycles.

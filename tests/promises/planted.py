@@ -736,6 +736,46 @@ PLANTED = (
         "except Exception as error:\n        if type(error)",
         ("tests/notification_service/events/test_own_format.py::test_what_it_raises_is_the_error_of_the_dead_letter",),
     ),
+    # Events of other formats
+    PlantedFault(
+        "another-format-begins",
+        "What is stored in one format of events is not continued in another one.",
+        _CONTRACT.format("19. Events of other formats"),
+        "guardian/partitions.py",
+        "if header.is_empty or stored == settings.events or not self._storage.is_durable:",
+        "if header.is_empty or stored == settings.events or self._storage.is_durable:",
+        ("tests/guardian/test_another_format.py::test_a_start_is_refused_while_something_waits_and_also_while_nothing_does",),
+    ),
+    PlantedFault(
+        "another-format-unmarked",
+        "After another format was accepted, output of what came until then is marked.",
+        _CONTRACT.format("19. Events of other formats"),
+        "guardian/partitions.py",
+        "heal_offset=max(plan.heal_offset, end)",
+        "heal_offset=plan.heal_offset",
+        ("tests/guardian/test_another_format.py::test_what_came_until_an_operator_accepts_it_is_marked_and_nothing_later",),
+    ),
+    PlantedFault(
+        "entry-of-another-unit",
+        "What waits and is of another unit in the format of today is a dead letter.",
+        _CONTRACT.format("19. Events of other formats"),
+        "resequencer/unit_codec.py",
+        "if envelope.unit != unit:",
+        "if not envelope.unit:",
+        ("tests/guardian/test_another_format.py::test_what_is_of_another_unit_now_is_a_dead_letter_at_its_deadline",),
+    ),
+    PlantedFault(
+        "binary-value-typed",
+        "A dead letter of other events whose value is not text is edited from a file alone.",
+        _CONTRACT.format("19. Events of other formats"),
+        "notification_service/console/dead_letter_pages.py",
+        "if not self.can_be_typed(stored):",
+        "if not stored:",
+        (
+            "tests/notification_service/console/test_pages.py"
+            "::test_of_other_events_a_value_that_is_not_text_is_edited_in_a_file_alone",
+        ),
+    ),
 )
 
 if __name__ == "__main__":
