@@ -589,7 +589,7 @@ PLANTED = (
         "To MQTT, too, the messages of a unit come in order.",
         _REGIONS,
         "notification_service/connectors/mqtt/sink.py",
-        "lane = place if record.key is None else (partition, record.key)",
+        "lane = place if unit is None else (partition, unit)",
         "lane = (partition, place)",
         (
             "tests/notification_service/connectors/mqtt/test_sending.py::test_it_is_over_when_each_message_is_confirmed_and_units_stay_in_order",
