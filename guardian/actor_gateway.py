@@ -105,7 +105,7 @@ class ActorGateway:
     _broken_by: ActorsFailed | None = None
 
     def __init__(self, context: TurnContext, decode: Decode, settings: UnitRegistrySettings) -> None:
-        codec = UnitCodec(context.strategy, decode, context.data_handler, context.strategy_key)
+        codec = UnitCodec(context.strategy, decode, context.data_handler, context.strategy_key, context.events)
         context = replace(context, stores_turns=settings.can_reload)
         resequencer = type("WorkerResequencer", (Resequencer,), {"context": context, "codec": codec})
         self._budget_bytes = settings.budget_bytes

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from guardian.headers import as_cut
-from guardian.metrics import CycleTimes, Metrics
+from guardian.metrics import CycleTimes, KeysOfUnits, Metrics
 from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import OrderRules, PartitionOrders, TakenOrders, take_orders
 from guardian.partitions import CycleSettings, Partitions, Servers, Tools
@@ -80,6 +80,7 @@ class Cycle:
         self._batch_size = BatchSize(settings.batch_size, _CYCLE_MS)
         self._portions = PublicationSize(self._transport, tools.clock, settings.portion_bytes)
         self.metrics = Metrics()
+        self._keys = KeysOfUnits() if settings.watches_keys else None
         self.region = Region(settings.region)
         self._has_published = False
         self.refusal: str | None = None
@@ -208,7 +209,7 @@ class Cycle:
         offsets: defaultdict[Partition, list[int]] = defaultdict(list)
         written_at: dict[Partition, Instant | None] = {}
         now, counts, owned = self._tools.clock.now(), self.metrics.counts, self.partitions.owned
-        decode, before = self._tools.decoder.decode, None
+        decode, before, keys = self._tools.decoder.decode, None, self._keys
         for record in polled.records:
             partition, offset = record.origin
             if partition is not before:
@@ -224,6 +225,8 @@ class Cycle:
             unit = decoded.unit
             if record.key is not None and record.key != unit.encode():
                 counts["differing_keys"] += 1  # The record is accepted all the same: only its partition matters.
+            if keys is not None and keys.is_found(unit, record):
+                counts["several_keys"] += 1
             if unit in units:
                 units[unit].append(decoded)
             else:

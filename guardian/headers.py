@@ -110,6 +110,13 @@ OURS: Final = "resequencer-"
 """The prefix of our headers in a record that leaves as it came. One of its own with such a name is kept under `ORIGINAL`."""
 ORIGINAL: Final = "resequencer-original-"
 _PASSED_THROUGH: Final = f"{OURS}{NOTIFICATION_ID}"
+_RESERVED = frozenset(
+    {
+        *(NOTIFICATION_ID, ENVELOPE_ID, SOURCE_POSITION, UNIT_OF_WORK, INCOMPLETE, RELEASED_BY, LATE, POSSIBLE_DUPLICATE),
+        *(TRACEPARENT, TRACESTATE, REQUEUED_FROM),
+    }
+)
+_RESERVED_PREFIXES = (OURS, DEAD_LETTER_PREFIX, "delivery-")
 
 _LONGEST_ERRORS = {DEAD_LETTER_ERROR: 2_000, DELIVERY_ERROR: 1_000}
 """The longest errors in headers, in characters. Foreign errors may be long, and some transports limit headers."""
@@ -220,12 +227,13 @@ def texts_of(headers: Headers) -> dict[str, str]:
 def own_texts(headers: Headers) -> dict[str, str]:
     """Return our headers of a notification as text, by their names without a prefix; those of payments with all that is there.
 
-    Only a record that left as it came names its unit in a header.
+    In a record that is no notification a header `unit-of-work` is none of ours.
     """
     texts = texts_of(headers)
     if _PASSED_THROUGH in texts:
         return texts_of(_ours_of(headers))
-    texts.pop(UNIT_OF_WORK, None)
+    if NOTIFICATION_ID not in texts:
+        texts.pop(UNIT_OF_WORK, None)
     return texts
 
 
@@ -239,10 +247,23 @@ def _ours_of(headers: Headers) -> Headers:
     return tuple((name.removeprefix(OURS), value) for name, value in ours)
 
 
+def find_reserved(headers: Headers) -> str | None:
+    """Return the name of a header that the service itself writes to a notification or reads from one; None if there is none."""
+    return next((name for name, _ in headers if name in _RESERVED or name.startswith(_RESERVED_PREFIXES)), None)
+
+
 def find_unit(key: bytes | None, texts: dict[str, str]) -> str | None:
     """Return the unit of a notification with this key and our headers `texts`; None if neither names one."""
     named = texts.get(UNIT_OF_WORK)
     return named if named is not None or key is None else key.decode(errors="replace")
+
+
+def caused_by(headers: Headers, prefix: str) -> bytes:
+    """Return the position of the record that led to a notification, in whose headers the names of ours begin with `prefix`."""
+    named = dict(headers)
+    if prefix:
+        return named.get(f"{prefix}{SOURCE_POSITION}", b"")
+    return named.get(DELIVERY_SOURCE_POSITION) or named.get(SOURCE_POSITION, b"")
 
 
 def _error_header(name: str, error: str) -> tuple[str, bytes]:

@@ -13,7 +13,7 @@ from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter
 from resequencer.notification import Fact, Notification
 from resequencer.order import OrderOutcome
-from resequencer.record import Partition
+from resequencer.record import Partition, Record
 from resequencer.turn.turn import Output, Turn
 
 STEP_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -121,6 +121,30 @@ class Histograms:
 
     def report(self) -> dict[str, HistogramReport]:
         return {name: each.report() for name, each in vars(self).items()}
+
+
+_REMEMBERED_UNITS = 10_000
+
+
+class KeysOfUnits:
+    """Finds units whose records have different keys. It remembers the units that came last, and finds each of them once.
+
+    A record without a key may be in any partition, so its partition stands for its key.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, int | None] = {}
+
+    def is_found(self, unit: str, record: Record) -> bool:
+        """Whether this record has another key than the one before of its unit, for the first time."""
+        last = self._last
+        key = record.origin.partition.number if record.key is None else hash(record.key)
+        before = last.pop(unit, key)
+        is_found = before is not None and before != key
+        last[unit] = None if is_found else before
+        if len(last) > _REMEMBERED_UNITS:
+            del last[next(iter(last))]
+        return is_found
 
 
 class Metrics:

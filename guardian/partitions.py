@@ -13,10 +13,10 @@ from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import PartitionOrders, lost_by_heal
 from guardian.ports import NoOrders, OrderSource, PartitionOutput, Position, PublishRefused, Transport, TransportRefused
 from guardian.region import RegionLimits
-from guardian.takeover import Takeover, TakeoverBackoff, find_metadata, plan_takeover
+from guardian.takeover import Takeover, TakeoverBackoff, find_metadata, named_source, plan_takeover, source_of
 from resequencer.clock import Clock
-from resequencer.errors import OwnershipLost, TransientError, Withheld
-from resequencer.event import Decoder
+from resequencer.errors import ConfigurationError, OwnershipLost, TransientError, Withheld
+from resequencer.event import FIRST_FORMAT, Decoder
 from resequencer.order import OrderKind, OrderOutcome
 from resequencer.record import Origin, Partition
 from resequencer.storage_port import Header, PartitionStore, Storage, StorageRefused, Waits
@@ -39,6 +39,10 @@ class CycleSettings(msgspec.Struct, frozen=True):
     is published at once. Orders of the kinds in `approval` need a second person. With `acknowledges_at_once` a position is
     published as soon as it moves, because the source hands out only a window of records that are not acknowledged. With
     `takes_whole_batches` a poll asks for `batch_size` records, however long their turns take; else for as many as take a second.
+
+    `events` names the format of the events, as stored states carry it. What is stored with the format `replaced_events` is taken
+    over, and may lead to duplicates; with any other it is refused. `events_key` is the configuration key of the format. With
+    `watches_keys` units whose records have different keys are counted.
     """
 
     strategy: str
@@ -53,6 +57,10 @@ class CycleSettings(msgspec.Struct, frozen=True):
     takes_whole_batches: bool = False
     region: RegionLimits = RegionLimits()
     strategy_key: str = "strategy"
+    events: str = FIRST_FORMAT
+    replaced_events: str | None = None
+    events_key: str = "format"
+    watches_keys: bool = False
 
 
 class Servers(NamedTuple):
@@ -189,10 +197,11 @@ class Partitions:
         position, source = self._transport.position(partition), self._transport.source(partition)
         store = self._storage.open(partition)
         _refuse_other_source(partition, store.header, source)
+        is_replaced = self._has_replaced_events(store.header)
         waiting = store.waiting()
         self._refuse_other_strategy(waiting)
         _refuse_moved(partition, position)
-        owned, is_news = self._reconcile(partition, store, position, source)
+        owned, is_news = self._reconcile(partition, store, position, source, is_replaced=is_replaced)
         if owned.done_to > owned.read_to:
             self._transport.seek(partition, owned.done_to)  # The transport refuses it if the log is now shorter or another one.
         if is_news:
@@ -207,18 +216,22 @@ class Partitions:
         _log.info("took over %s at offset %d; waiting units: %d", partition, owned.read_to, len(waiting), extra=fields)
 
     def _reconcile(
-        self, partition: Partition, store: PartitionStore, position: Position | None, source: str
+        self, partition: Partition, store: PartitionStore, position: Position | None, source: str, *, is_replaced: bool
     ) -> tuple[OwnedPartition, bool]:
         log = range(self._transport.start_offset(partition), self._transport.end_offset(partition))
         standing, is_durable = self._transport.standing(), self._storage.is_durable
         plan = plan_takeover(store.header, store.pending(), position, log, is_durable=is_durable, standing=standing)
         _report_gone(partition, plan)
+        if is_replaced:
+            # What comes of these records may have left before, by ids of the other format.
+            end = max(log.stop, plan.offset) + standing.window
+            plan = replace(plan, heal_offset=max(plan.heal_offset, end))
         plan = self._with_orders(partition, store.header, plan)
         owned = OwnedPartition(
             partition,
             store,
             plan,
-            source,
+            named_source(source, self._settings.events),
             is_durable=is_durable,
             waits_for_handled=self._settings.acknowledge_handled,
             done_characters=self._settings.done_characters,
@@ -237,6 +250,12 @@ class Partitions:
                     "%s: what its source got acknowledged since the storage's last commit is lost", partition, extra=fields
                 )
             self._heal(owned, position or Position(plan.offset, ""), plan.lost_orders)
+        elif is_replaced:
+            _log.warning(
+                "what is stored of %s is of another format of events. Output of records below offset %d is marked "
+                "possible-duplicate", partition, plan.heal_offset, extra=fields,
+            )  # fmt: skip
+            self._commit_heal(owned)
         elif plan.must_mark:
             _log.warning(
                 "a sink of %s has no marker: it is new, or its markers were deleted. Output that is not published yet is marked "
@@ -278,6 +297,24 @@ class Partitions:
         owned.store.commit(commit)
         owned.note_committed(commit, (), self._tools.clock.now())
 
+    def _has_replaced_events(self, header: Header) -> bool:
+        """Return whether what is stored is of another format, which an operator has named.
+
+        Raises:
+            ConfigurationError: The operator has not named it: handled ids of another format match no more.
+        """
+        stored, settings = source_of(header)[1], self._settings
+        if header.is_empty or stored == settings.events or not self._storage.is_durable:
+            return False
+        if stored == settings.replaced_events:
+            return True
+        raise ConfigurationError(
+            settings.events_key,
+            f"events are read as {settings.events} now, and what is stored was read as {stored}: an event that comes again would "
+            f'not be recognised. Configure {stored} again. Or set replaces = "{stored}" beside this key: then the service '
+            "continues with what is stored, and its output is marked possible-duplicate",
+        )
+
     def _refuse_other_strategy(self, waiting: Iterable[tuple[str, Waits]]) -> None:
         for unit, waits in waiting:
             if waits.strategy != self._settings.strategy:
@@ -288,9 +325,10 @@ class Partitions:
 
 def _refuse_other_source(partition: Partition, header: Header, source: str) -> None:
     """Refuse a storage that belongs to another log: its offsets would skip records or use numbers twice."""
-    if header.source and source and header.source != source:
+    known = source_of(header)[0]
+    if known and source and known != source:
         problem = (
-            f"the storage knows it as {header.source}, it is {source} now: the topic was recreated, or its group, its queue, its "
+            f"the storage knows it as {known}, it is {source} now: the topic was recreated, or its group, its queue, its "
             "selector or the order of the queues was changed. If the waiting envelopes in the storage may be given up, set "
             "another storage.namespace (embedded: another file); else restore what was there"
         )

@@ -2,6 +2,7 @@
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from guardian.headers import (
     DEAD_LETTER_SOURCE_POSITION,
@@ -13,6 +14,7 @@ from guardian.headers import (
     texts_of,
 )
 from guardian.ports import Channel, OutputRecord
+from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter
 from resequencer.notification import Fact, Notification
 from resequencer.order import OrderOutcome, encode_outcome
@@ -33,9 +35,10 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True, gc=False):
     channel: Channel
     key: bytes | None
     headers: Headers
-    value: bytes
+    value: bytes | None
     offset: int | None = None
     prefix: str = ""
+    timestamp: Instant | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -82,7 +85,9 @@ def output_record(number: int, what: Notification | DeadLetter | Fact, heal_offs
         key = what.unit.encode() if what.key is UNSET else what.key
         if not prefix:
             return OutputRecord(number, _NOTIFICATIONS, key, headers, what.value, is_object=what.is_object)
-        return OutputRecord(number, _NOTIFICATIONS, key, headers, what.value, offset=offset, prefix=prefix)
+        return OutputRecord(
+            number, _NOTIFICATIONS, key, headers, what.value, offset=offset, prefix=prefix, timestamp=what.timestamp
+        )
     origin = what.record.origin if isinstance(what, DeadLetter) else what.origin
     mark = (_MARK,) if origin.offset < heal_offset else ()
     if isinstance(what, Fact):
@@ -93,7 +98,7 @@ def output_record(number: int, what: Notification | DeadLetter | Fact, heal_offs
 def to_pending(each: OutputRecord) -> Pending:
     """Return the record as it is stored: the fields in the order of `_Stored`."""
     fields = (each.channel, each.key, each.headers, each.value)
-    return Pending(each.number, _encode((*fields, each.offset, each.prefix) if each.prefix else fields))
+    return Pending(each.number, _encode((*fields, each.offset, each.prefix, each.timestamp) if each.prefix else fields))
 
 
 def from_pending(pending: Pending) -> OutputRecord:
@@ -103,14 +108,14 @@ def from_pending(pending: Pending) -> OutputRecord:
         problem = f"its stored bytes are damaged ({error}); restore the storage from a backup"
         raise StorageRefused(f"pending output number {pending.number}", problem) from error
     fields = (stored.channel, stored.key, stored.headers, stored.value)
-    return OutputRecord(pending.number, *fields, offset=stored.offset, prefix=stored.prefix)
+    return OutputRecord(pending.number, *fields, offset=stored.offset, prefix=stored.prefix, timestamp=stored.timestamp)
 
 
 def renumbered(each: OutputRecord, number: int) -> OutputRecord:
     """The same record under a new number, marked: it is unknown whether it was published under its old number."""
     mark = _mark(each.prefix)
     headers = each.headers if mark in each.headers else (*each.headers, mark)
-    return OutputRecord(number, each.channel, each.key, headers, each.value, offset=each.offset, prefix=each.prefix)
+    return replace(each, number=number, headers=headers)
 
 
 def _mark(prefix: str) -> tuple[str, bytes]:

@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from guardian.headers import UNIT_OF_WORK
 from resequencer.clock import Instant
 from resequencer.errors import ResequencerError, TransientError, Withheld
 from resequencer.order import Order, OrderOutcome
@@ -75,18 +76,25 @@ class OutputRecord(msgspec.Struct, frozen=True, gc=False):
     `number` counts from 1 within its partition, over all channels, and is never used for another record. So a transport may
     treat a number that it has seen as published. It goes to the partition of this number, with None to that of its key. With
     `is_object` the value is certainly a JSON object on one line, because the service itself encoded it. `offset` is that of the
-    record that caused it, if no header of ours has it without a `prefix`; the names of our headers begin with that.
+    record that caused it, if no header of ours has it without a `prefix`; the names of our headers begin with that. `timestamp`
+    is that of a record that leaves as it came; None: that of the sink.
     """
 
     number: int
     channel: Channel
     key: bytes | None
     headers: Headers
-    value: bytes
+    value: bytes | None
     partition: int | None = None
     is_object: bool = False
     offset: int | None = None
     prefix: str = ""
+    timestamp: Instant | None = None
+
+    @property
+    def lane(self) -> bytes | None:
+        """What the record has its order in: its unit. None: it has none."""
+        return dict(self.headers).get(f"{self.prefix}{UNIT_OF_WORK}", self.key) if self.prefix else self.key
 
 
 class Position(msgspec.Struct, frozen=True):

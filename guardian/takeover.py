@@ -14,6 +14,7 @@ from guardian.partition_orders import PartitionOrders
 from guardian.ports import Position, TransportStatus
 from guardian.positions import DoneOffsets, decode
 from resequencer.clock import Instant
+from resequencer.event import FIRST_FORMAT
 from resequencer.order import OrderOutcome
 from resequencer.record import Partition
 from resequencer.storage_port import Header, Pending
@@ -152,6 +153,22 @@ def find_metadata(text: str) -> Metadata | None:
         return msgspec.json.decode(text, type=Metadata)
     except (msgspec.DecodeError, RecursionError):
         return None
+
+
+_EVENTS = "events="
+
+
+def named_source(source: str, events: str) -> str:
+    """Return what a header keeps of its log: its name, and the format of its events, if that is not the first one."""
+    return source if events == FIRST_FORMAT else f"{_EVENTS}{events} {source}"
+
+
+def source_of(header: Header) -> tuple[str, str]:
+    """Return the name of the header's log, and the format of its events."""
+    if not header.source.startswith(_EVENTS):
+        return header.source, FIRST_FORMAT
+    events, _, source = header.source.removeprefix(_EVENTS).partition(" ")
+    return source, events
 
 
 def last_commit(header: Header) -> tuple[str, int]:

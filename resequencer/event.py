@@ -8,6 +8,9 @@ from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.record import Record
 
+FIRST_FORMAT = "ipf"
+"""The format of what is stored without the name of one."""
+
 
 class Event(msgspec.Struct, frozen=True, gc=False):
     """An event of a unit of work. A format makes it, or a subclass of its own with fields that its handlers read.

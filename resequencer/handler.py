@@ -89,7 +89,11 @@ class DataHandler(Protocol):
         ...
 
     def decode(self, stored: bytes) -> Any:
-        """Return stored data. Any error means that it is damaged."""
+        """Return stored data.
+
+        Raises:
+            PermanentError, msgspec.DecodeError, UnicodeDecodeError: They are damaged, or another data handler stored them.
+        """
         ...
 
 

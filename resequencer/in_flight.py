@@ -7,15 +7,17 @@ from resequencer.event import Event
 
 
 class CallKind(IntEnum):
-    """The call that an envelope is in flight for: a handler, or a user's strategy."""
+    """The call that an envelope is in flight for: a handler, or a user's strategy, format or data handler."""
 
     HANDLING = 1
     ASKING = 2
+    READING = 3
+    KEEPING = 4
 
     @property
     def words(self) -> str:
         """The call in words, for a text in which the envelope follows."""
-        return "handling" if self is CallKind.HANDLING else "asking the strategy about"
+        return ("handling", "asking the strategy about", "reading", "keeping the data of")[self - 1]
 
 
 class InFlight(Protocol):

@@ -5,6 +5,7 @@ from hashlib import sha256
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from resequencer.clock import Instant
 from resequencer.record import Headers, Origin, size_of_headers
 
 _HEADERS_BYTES = 1_024
@@ -13,27 +14,28 @@ _HEADERS_BYTES = 1_024
 class Notification(msgspec.Struct, frozen=True, gc=False):
     """A record to publish.
 
-    `status` is what it is counted under. `key` UNSET is the unit of work. `is_object` is set if the service itself encoded the
-    value as a JSON object on one line. `prefix` is that of our headers in it, which is not empty if the record's own headers
-    leave, too: they may have the same names.
+    `status` is what it is counted under. `key` UNSET is the unit of work; headers beside another key may be long. `is_object` is
+    set if the service itself encoded the value as a JSON object on one line. `prefix` is that of our headers in it, which is not
+    empty if the record's own headers leave, too: they may have the same names. `timestamp` is that of a record that leaves as it
+    came, if it has one.
     """
 
     notification_id: str
     unit: str
     status: str
-    value: bytes
+    value: bytes | None
     headers: Headers
     origin: Origin
     is_object: bool = False
     key: bytes | UnsetType | None = UNSET
     prefix: str = ""
+    timestamp: Instant | None = None
 
     @property
     def size(self) -> int:
         """About its size in bytes until it is published, with a fixed size for our own headers, which are short."""
-        if self.prefix:
-            return len(self.value) + size_of_headers(self.headers) + _HEADERS_BYTES
-        return len(self.value) + _HEADERS_BYTES
+        length = len(self.value or b"") + _HEADERS_BYTES
+        return length if self.key is UNSET else length + len(self.key or b"") + size_of_headers(self.headers)
 
 
 _LETTERS = bytes.maketrans(bytes(range(32)), b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")

@@ -39,3 +39,12 @@ def _masked(found: re.Match[str]) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 unit`, `2 units`, `1,000 units`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def find_text(value: bytes) -> str | None:
+    """Return the bytes as text; None if the text would not be these exact bytes, or could control a terminal."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if all(each.isprintable() or each in "\n\t" for each in text) else None

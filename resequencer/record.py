@@ -11,6 +11,9 @@ from resequencer.clock import Instant
 Headers: TypeAlias = tuple[tuple[str, bytes], ...]
 """Names may repeat and keep their order, as on Kafka."""
 
+NO_VALUE = "it has no value"
+"""Why a record with a null value is refused where a value is needed."""
+
 
 _PARTITION = re.compile(r"(.*)-(0|[1-9][0-9]{0,8})", re.DOTALL)
 _ORIGIN = re.compile(r"(.*)-(0|[1-9][0-9]{0,8})@(0|[1-9][0-9]{0,18})", re.DOTALL)
@@ -84,16 +87,16 @@ class Cut(NamedTuple):
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """Bytes from a source with their origin.
+    """Bytes from a source with their origin. A `value` of None is null, which is not empty.
 
     `defect` is why the source could not read a record from its bytes (for example an invalid line of a file); `value` then has
     the original bytes. `cut` is set if the value was longer than the transport's limit; `value` is then only its beginning.
     `written_at` is the timestamp that the source has for the record, None if it has none: Kafka's is set by the producer or
-    by the broker, and lines of files have none. It decides nothing, it is only measured.
+    by the broker, and lines of files have none. It decides nothing. It is measured, and a record that passes through keeps it.
     """
 
     origin: Origin
-    value: bytes
+    value: bytes | None
     key: bytes | None = None
     headers: Headers = ()
     defect: str | None = None
@@ -101,14 +104,19 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     written_at: Instant | None = None
 
     @property
+    def content(self) -> bytes:
+        """The bytes of the value, none if it is null: for what shows or measures it."""
+        return self.value or b""
+
+    @property
     def size(self) -> int:
         """The size in bytes of value, key and headers."""
         return size_of(self.value, self.key, self.headers)
 
 
-def size_of(value: bytes, key: bytes | None, headers: Headers) -> int:
+def size_of(value: bytes | None, key: bytes | None, headers: Headers) -> int:
     """Return the size in bytes of the parts of a record."""
-    return len(value) + len(key or b"") + size_of_headers(headers)
+    return len(value or b"") + len(key or b"") + size_of_headers(headers)
 
 
 def size_of_headers(headers: Headers) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import ConfigurationError, PermanentError, our_mistake
-from resequencer.event import Event, Refusal
+from resequencer.event import FIRST_FORMAT, Event, Refusal
 from resequencer.handler import DataHandler
 from resequencer.order import OrderUnreadable, decode_order, encode_order
 from resequencer.record import Cut, Headers, Origin, Partition, Record
@@ -18,10 +18,11 @@ from resequencer.storage_port import Snapshot, StashEntry, StorageRefused
 from resequencer.strategies.port import Strategy
 from resequencer.unit import Entry, Hold, Remainder, Retry, Undecodable, Unit, Wake, entry_of, unranked
 
-FORMAT = 2
+FORMAT = 3
 """The newest version of the stored format. A newer version is refused.
 
-A unit with a hold, or with a deadline that an order set, has format 2; any other has format 1.
+A unit whose events are of another format than the first has format 3, with the name of that; one with a hold, or with a deadline
+that an order set, has format 2; any other has format 1.
 """
 
 Decode = Callable[[Record], Event | Refusal]
@@ -70,11 +71,12 @@ class _StoredUnit(msgspec.Struct, frozen=True, array_like=True, gc=False):
     remainder: _StoredRemainder | None = None
     hold: _StoredHold | None = None
     deadline_at: Instant | None = None
+    events: str = FIRST_FORMAT
 
 
 class _StoredEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     stashed_at: Instant
-    value: bytes
+    value: bytes | None
     key: bytes | None
     headers: Headers
     defect: str | None
@@ -89,16 +91,20 @@ _decode_unit = msgspec.msgpack.Decoder(_StoredUnit).decode
 _decode_entry = msgspec.msgpack.Decoder(_StoredEntry).decode
 
 
-def encode_state(unit: Unit, strategy: Strategy) -> bytes:
+def encode_state(unit: Unit, strategy: Strategy, events: str = FIRST_FORMAT) -> bytes:
     """Encode the small state: all but the unit's data and the stash. The fields are in the order of `_StoredUnit`."""
-    rare = unit.rare
+    rare, is_first = unit.rare, events == FIRST_FORMAT
     if rare is None:
-        return _encode((1, strategy.name, unit.state, unit.handled, unit.gathered_to, None))
+        if is_first:
+            return _encode((1, strategy.name, unit.state, unit.handled, unit.gathered_to, None))
+        return _encode((3, strategy.name, unit.state, unit.handled, unit.gathered_to, None, None, None, None, events))
     retry = None if rare.retry is None else _stored_retry(rare.retry)
     fields = (strategy.name, unit.state, unit.handled, unit.gathered_to, retry)
     remainder = None if rare.remainder is None else _stored_remainder(rare.remainder, rare.queue)
-    if rare.hold is not None or rare.deadline_at is not None:
+    if rare.hold is not None or rare.deadline_at is not None or not is_first:
         hold = None if rare.hold is None else _stored_hold(rare.hold)
+        if not is_first:
+            return _encode((3, *fields, remainder, hold, rare.deadline_at, events))
         return _encode((2, *fields, remainder, hold, rare.deadline_at))
     return _encode((1, *fields) if remainder is None else (1, *fields, remainder))
 
@@ -126,21 +132,25 @@ def encode_entry(stashed: Entry) -> StashEntry:
 
 
 class UnitCodec(NamedTuple):
-    """Restores units from their snapshots. `strategy_key` is the configuration key of the strategy, for errors."""
+    """Restores units from their snapshots. `strategy_key` is the configuration key of the strategy, for errors.
+
+    `events` names the format of the events.
+    """
 
     strategy: Strategy
     decode: Decode
     data_handler: DataHandler
     strategy_key: str = "strategy"
+    events: str = FIRST_FORMAT
 
     def restore(self, partition: Partition, snapshot: Snapshot) -> Unit:
         """Return the unit as it was committed.
 
         If another strategy wrote the state and nothing waits in the unit, the strategy's state is new. Data and handled
-        ids are kept.
+        ids are kept. So it is if the events were of another format; what waits then is taken again, as if it had just come.
 
         Raises:
-            StorageRefused: A newer version wrote the unit, or it is damaged.
+            StorageRefused: A newer version wrote the unit, or it is damaged, or another data handler stored its data.
             ConfigurationError: Another strategy wrote the state, and something waits in the unit.
         """
         try:
@@ -152,15 +162,29 @@ class UnitCodec(NamedTuple):
     def _restore(self, partition: Partition, snapshot: Snapshot) -> Unit:
         stored = _read(snapshot)
         entries, undecodable = self._entries(partition, snapshot)
-        unit = Unit(snapshot.unit, self._strategy_state(snapshot, stored), self.data_handler.empty)
+        is_as_before = stored.events == self.events
+        state = self._strategy_state(snapshot, stored) if is_as_before else self.strategy.initial()
+        unit = Unit(snapshot.unit, state, self.data_handler.empty)
         unit.handled, unit.gathered_to = stored.handled, stored.gathered_to
         if snapshot.data:
-            data = self.data_handler.decode(snapshot.data)
+            data = self._data(snapshot.unit, snapshot.data)
             unit.keep(data, self.data_handler.size_of(data))
         if undecodable:
             unit.amend(undecodable=undecodable)
-        _restore_waiting(unit, entries, stored)
+        if is_as_before:
+            _restore_waiting(unit, entries, stored)
+        else:
+            _restore_holding(unit, stored)
+            if entries:
+                unit.amend(remainder=Remainder(), queue=tuple([unranked(each) for each in entries]))
         return unit
+
+    def _data(self, unit: str, stored: bytes) -> Any:
+        try:
+            return self.data_handler.decode(stored)
+        except (*_DAMAGES, PermanentError) as error:
+            problem = f"its data are damaged or of another data handler ({error}); configure that, or restore the storage"
+            raise StorageRefused(f"unit {unit!r}", f"{problem} from a backup") from error
 
     def _strategy_state(self, snapshot: Snapshot, stored: _StoredUnit) -> object:
         if stored.strategy == self.strategy.name:
@@ -177,19 +201,22 @@ class UnitCodec(NamedTuple):
             origin = Origin(partition, each.offset)
             fields = (stored.value, stored.key, stored.headers, stored.defect, stored.cut, stored.written_at)
             record = Record(origin, *fields)
-            entry = self._entry(record, stored)
+            entry = self._entry(snapshot.unit, record, stored)
             if isinstance(entry, Entry):
                 entries.append(entry)
             else:
                 undecodable.append(entry)
         return entries, tuple(undecodable)
 
-    def _entry(self, record: Record, stored: _StoredEntry) -> Entry | Undecodable:
+    def _entry(self, unit: str, record: Record, stored: _StoredEntry) -> Entry | Undecodable:
         """Decode a stashed record. Any failure concerns this record alone, and would recur each time the unit is loaded."""
         try:
             envelope = self.decode(record)
             if isinstance(envelope, Refusal):
                 return Undecodable(record, envelope.reason, envelope.error)
+            if envelope.unit != unit:
+                error = f"it waited in unit {unit!r}, and is of unit {envelope.unit!r} in the format of today; requeue it"
+                return Undecodable(record, DeadLetterReason.UNDECODABLE, error)
             arrived = getattr(self.strategy, "arrived", None)
             if arrived is not None:
                 envelope = arrived(envelope, stored.stashed_at)
@@ -245,6 +272,10 @@ def _restore_waiting(unit: Unit, entries: list[Entry], stored: _StoredUnit) -> N
     if remainder is not None:
         queue = [each for each in entries if queued_from is not None and each.offset >= queued_from and each is not _head(unit)]
         unit.amend(remainder=_remainder(remainder), queue=tuple([unranked(each) for each in queue]))
+    _restore_holding(unit, stored)
+
+
+def _restore_holding(unit: Unit, stored: _StoredUnit) -> None:
     if stored.hold is not None or stored.deadline_at is not None:
         unit.amend(hold=None if stored.hold is None else _hold(stored.hold), deadline_at=stored.deadline_at)
 

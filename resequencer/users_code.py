@@ -1,8 +1,12 @@
-"""Imports what users name in the configuration as `package.module:name`."""
+"""What users name in the configuration as `package.module:name`: how it is imported, made and called."""
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
+from resequencer.errors import ConfigurationError, PermanentError, words_of
+
+_T = TypeVar("_T")
 _API, _LOOKUPS = "notification_service.api", "notification_service.jobs.lookups.spec"
 _MOVED = (
     *("aggregation", "bridge", "connectors", "console", "daemon", "delivery", "domain", "enrichment", "pipeline", "simulator"),
@@ -30,3 +34,56 @@ def import_named(place: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part)
     return found
+
+
+def import_callable(name: str, key: str, wanted: str) -> Callable[..., Any]:
+    """Import the callable `package.module:callable`. `key` is the configuration key for errors, `wanted` the expected kind.
+
+    Raises:
+        ConfigurationError: It does not exist, or cannot be imported or called.
+    """
+    try:
+        found = import_named(name)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # Importing runs foreign code, which may raise anything.
+        problem = f"{name!r} cannot be imported ({words_of(error)}); is its package on the Python path?"
+        raise ConfigurationError(key, problem) from error
+    if not callable(found):
+        raise ConfigurationError(key, f"{name!r} is a {type(found).__name__}; name {wanted}")
+    function: Callable[..., Any] = found
+    return function
+
+
+def make_adapted(name: str, key: str, recipe: str, wanted: str, adapt: Callable[[Callable[..., Any]], _T]) -> _T:
+    """Import a user's class, and return what `adapt` makes of it. `recipe` is the section of docs/extending.md about it.
+
+    Raises:
+        ConfigurationError: It cannot be imported, or `adapt` raises anything.
+    """
+    users_class = import_callable(name, key, wanted)
+    try:
+        return adapt(users_class)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # Foreign code may raise anything.
+        problem = f"{name!r} cannot be used: {words_of(error)}; see docs/extending.md, {recipe!r}"
+        raise ConfigurationError(key, problem) from error
+
+
+def call_guarded(who: str, call: Callable[[], _T], passes: type[Exception] | tuple[type[Exception], ...] = ()) -> _T:
+    """Call a user's code, which `who` names in errors. What it raises costs its event, and not the worker.
+
+    Raises:
+        PermanentError: The code raised it, or anything else but what `passes`.
+    """
+    try:
+        return call()
+    except KeyboardInterrupt:
+        raise
+    except passes:
+        raise
+    except BaseException as error:  # Foreign code may raise anything.
+        if type(error) is PermanentError:
+            raise
+        raise PermanentError(f"{who} raised {words_of(error)}") from error

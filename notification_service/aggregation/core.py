@@ -13,7 +13,7 @@ from notification_service.events.identifiers import find_id_flaw
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
 from resequencer.errors import PermanentError, TooLarge
-from resequencer.record import Headers, Origin, Record
+from resequencer.record import NO_VALUE, Headers, Origin, Record
 
 
 class Command(msgspec.Struct, frozen=True, gc=False):
@@ -34,8 +34,8 @@ class CommandRefused(msgspec.Struct, frozen=True):
 
 def read_command(record: Record) -> Command | CommandRefused:
     """Return the command of a record: its key is the record's, its member the header `member`. Both are valid ids."""
-    if record.defect is not None:
-        return CommandRefused(DeadLetterReason.UNDECODABLE, record.defect)
+    if record.defect is not None or record.value is None:
+        return CommandRefused(DeadLetterReason.UNDECODABLE, record.defect or NO_VALUE)
     if record.cut is not None:
         return CommandRefused(DeadLetterReason.TOO_LARGE, f"a command of {record.cut.length} bytes is too large")
     header = next((value for name, value in reversed(record.headers) if name == MEMBER), None)

@@ -42,7 +42,7 @@ class KafkaStart:
         """Send the lines, and wait until all replicas in sync have them. Raises: as its port."""
         count = len(self._producer.partitions(self._topic))
         records = [
-            ProducerRecord(self._topic, each.key, each.headers, each.value, partition_of(each.key or b"", count))
+            ProducerRecord(self._topic, each.key, each.headers, _value_of(each), partition_of(each.key or b"", count))
             for each in lines
         ]
         try:
@@ -58,3 +58,8 @@ class KafkaStart:
     def close(self) -> None:
         """Returns at once, in any state."""
         self._producer.discard()
+
+
+def _value_of(line: Line) -> bytes | None:
+    """The value. One that is null becomes empty if there is no key: the client (kafka-python 3.0.12) refuses both together."""
+    return line.content if line.key is None else line.value

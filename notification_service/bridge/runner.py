@@ -108,13 +108,18 @@ class Bridge:
     """`open_source` and `open_start` are called again after each failure: what was repaired is found.
 
     What was appended and not acknowledged comes again, and is appended twice. The resequencer drops the second one. `wait`
-    sleeps for that many milliseconds, and returns earlier when the process is to end.
+    sleeps for that many milliseconds, and returns earlier when the process is to end. `keyed` gives a line its unit of
+    work as the key.
     """
 
     def __init__(
-        self, open_source: Callable[[], BridgeSource], open_start: Callable[[], Start], wait: Callable[[int], object]
+        self,
+        open_source: Callable[[], BridgeSource],
+        open_start: Callable[[], Start],
+        wait: Callable[[int], object],
+        keyed: Callable[[Line], Line] = with_key,
     ) -> None:
-        self._open_source, self._open_start, self._wait = open_source, open_start, wait
+        self._open_source, self._open_start, self._wait, self._keyed = open_source, open_start, wait, keyed
         self._source: BridgeSource | None = None
         self._start: Start | None = None
         self._taken: list[Line] = []
@@ -168,7 +173,7 @@ class Bridge:
         with _answering("source"):
             source = self._opened_source()
             # What a failed start did not take is still here if the source is: else it comes again.
-            self._taken += map(with_key, source.take(0 if self._taken else _WAIT_MS))
+            self._taken += map(self._keyed, source.take(0 if self._taken else _WAIT_MS))
         if not self._taken:
             return
         with _answering("start"):

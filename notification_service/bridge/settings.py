@@ -1,5 +1,6 @@
 """The settings of the bridge. Durations are in ms."""
 
+from collections.abc import Callable
 from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated
@@ -11,9 +12,10 @@ from notification_service.connectors.jms.settings import XmsSourceSettings
 from notification_service.connectors.line_format import Line
 from notification_service.connectors.mqtt.settings import MqttSourceSettings
 from notification_service.events.identifiers import find_id_flaw
+from resequencer.event import Decoder, Event, Refusal
 from resequencer.keys.configuration_key import Key, Section
 from resequencer.keys.value_types import Choice, Switch
-from resequencer.record import Cut
+from resequencer.record import Cut, Origin, Partition, Record
 
 
 class SourceKind(StrEnum):
@@ -55,6 +57,7 @@ class _Envelope(msgspec.Struct, rename="camel", gc=False):
 
 
 _decode = msgspec.json.Decoder(_Envelope).decode
+_NOWHERE = Origin(Partition("", 0), 0)
 
 
 def with_key(line: Line) -> Line:
@@ -62,8 +65,35 @@ def with_key(line: Line) -> Line:
 
     What is no envelope keeps its key. It is appended all the same: the resequencer makes a dead letter of it.
     """
-    unit = _find_unit(line.value)
+    unit = _find_unit(line.content)
     return line if unit is None else Line(line.value, unit.encode(), line.headers)
+
+
+def keyed_by(decoder: Decoder) -> Callable[[Line], Line]:
+    """Return what `with_key` does, for records of another format than IPF's.
+
+    If the format reads something in the key, the key stays: with another one the record would be another event.
+    """
+
+    def keyed(line: Line) -> Line:
+        event = _decoded(decoder, line)
+        if event is None:
+            return line
+        with_unit = Line(line.value, event.unit.encode(), line.headers)
+        again = _decoded(decoder, with_unit)
+        return with_unit if again is not None and _identity(again) == _identity(event) else line
+
+    return keyed
+
+
+def _decoded(decoder: Decoder, line: Line) -> Event | None:
+    event = decoder.decode(Record(_NOWHERE, line.value, line.key, line.headers))
+    return None if isinstance(event, Refusal) else event
+
+
+def _identity(event: Event) -> tuple[str, str, int | None, str]:
+    """Return what makes it this event. A digest of the contents as its id covers the key, too."""
+    return event.unit, event.flow, event.sequence, event.event_id.replace(event.digest.hex(), "")
 
 
 def find_shorter(line: Line) -> Line | None:
@@ -73,8 +103,9 @@ def find_shorter(line: Line) -> Line | None:
     """
     of_a_cut = tuple(each for each in line.headers if each[0] in _OF_A_CUT)
     if not of_a_cut:
-        cut = Cut(len(line.value), sha256(line.value).hexdigest())
-        return Line(line.value[:_BEGINNING_BYTES], line.key, (*line.headers, *cut_headers(cut)))
+        value = line.content
+        cut = Cut(len(value), sha256(value).hexdigest())
+        return Line(value[:_BEGINNING_BYTES], line.key, (*line.headers, *cut_headers(cut)))
     shortest = Line(b"", None, of_a_cut[-len(_OF_A_CUT) :])
     return None if line == shortest else shortest
 

@@ -19,6 +19,7 @@ from notification_service.configuration.sections import Ingress, Notifications, 
 from notification_service.configuration.transports import copied_settings, facts_group, kafka_settings, only_with_one_kind
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.events.pass_through import PASS_THROUGH
+from notification_service.events.settings import IPF
 from notification_service.jobs.maven import with_kafka
 from notification_service.payments.strategies import StrategySettings
 from notification_service.supervision.exit_code import ExitCode, NotJudged
@@ -159,7 +160,7 @@ def _group_directories(configuration: Configuration) -> "GroupDirectories | None
     from notification_service.jobs.audit.groups.sources import GroupDirectories
 
     aggregation = configuration.aggregation
-    if not aggregation.is_enabled or configuration.notification.handler == PASS_THROUGH:
+    if not configuration.counts_payments:
         return None
     return GroupDirectories(aggregation.facts_directory, aggregation.directory / PAYMENTS)
 
@@ -171,7 +172,8 @@ def audit_settings(configuration: Configuration, settled: dict[int, int]) -> "Au
     notification = configuration.notification
     passes_through = notification.handler == PASS_THROUGH
     try:
-        table = "" if passes_through else notification.settings.read_text(encoding="utf-8-sig")
+        has_table = configuration.ingress.events.format == IPF and not passes_through
+        table = "" if not has_table else notification.settings.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
             path_of(Notifications, "settings"), f"{notification.settings} cannot be read: {error}"
@@ -218,7 +220,7 @@ def audit_subject(configuration: Configuration, began_at: Instant, took_ms: int,
         waits.longest_deadline_ms,
         began_at,
         took_ms,
-        reports if aggregation.is_enabled else None,
+        reports if configuration.counts_payments else None,
         has_lookups=notification.handler != PASS_THROUGH,
     )
 

@@ -79,7 +79,7 @@ group of them.
 def directories_are_writable(configuration: Configuration) -> None:
     """Raise OSError for the first directory that is not writable. None is created: the nearest existing parent is checked."""
     notification, aggregation = configuration.notification, configuration.aggregation
-    writes_facts = aggregation.is_enabled and notification.transport is TransportType.FILE
+    writes_facts = configuration.counts_payments and notification.transport is TransportType.FILE
     counts, bridge = aggregation.worker_count > 0, configuration.bridge
     for directory in (
         *(notification.run_directory, notification.output_directory, configuration.storage.embedded_file.parent),

@@ -37,7 +37,7 @@ from notification_service.wiring.dead_letter_stores import open_store
 from resequencer.clock import instant_text
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import ResequencerError
-from resequencer.printable import counted, printable
+from resequencer.printable import counted, find_text, printable
 
 
 class DeadLetterReport:
@@ -103,7 +103,7 @@ def show_dead_letter(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
         raise DeadLetterUnknown(arguments.number, store.where)
     if arguments.raw:
         sys.stdout.flush()
-        sys.stdout.buffer.write(stored.letter.record.value)
+        sys.stdout.buffer.write(stored.letter.record.content)
         sys.stdout.buffer.flush()
         return ExitCode.DONE
     history = [action for action in store.actions() if action.letter_id == stored.letter_id]
@@ -151,7 +151,10 @@ def _lines(stored: StoredDeadLetter, history: list[Action]) -> Iterator[str]:
         yield f"key: {_on_a_line(record.key)}"
     yield from (f"header {printable(name)}: {_on_a_line(value)}" for name, value in stored.headers)
     cut = f", the beginning of {record.cut.length}" if record.cut else ""
-    text = _find_safe_text(record.value)
+    if record.value is None:
+        yield "no value (null)"
+        return
+    text = find_text(record.value)
     yield f"value, {len(record.value)} bytes{cut}:" if text is not None else f"value, {len(record.value)} bytes{cut}, in base64:"
     yield base64.b64encode(record.value).decode() if text is None else text
 
@@ -173,7 +176,7 @@ def _everything(stored: StoredDeadLetter, history: list[Action]) -> dict[str, An
         "actions": [msgspec.to_builtins(action) for action in history],
         **(_as_json("key", record.key) if record.key is not None else {}),
         "headers": [{"name": name, **_as_json("value", value)} for name, value in stored.headers],
-        **_as_json("value", record.value),
+        **({"value": None} if record.value is None else _as_json("value", record.value)),
     }
 
 
@@ -189,15 +192,6 @@ def _on_a_line(value: bytes) -> str:
         return printable(value.decode())
     except UnicodeDecodeError:
         return f"{base64.b64encode(value).decode()} (base64)"
-
-
-def _find_safe_text(value: bytes) -> str | None:
-    """Return the value as text; None if the text would not be its exact bytes, or could control a terminal."""
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        return None
-    return text if all(each.isprintable() or each in "\n\t" for each in text) else None
 
 
 class ValueUnreadable(ResequencerError):

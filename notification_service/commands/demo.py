@@ -41,7 +41,7 @@ from notification_service.status.file import StatusFile
 from notification_service.status.report import State, StatusReport
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.service_process import ServiceProcess
-from notification_service.wiring.aggregation import stores_of
+from notification_service.wiring.aggregation import payments_store
 from resequencer.errors import ResequencerError
 
 
@@ -131,7 +131,7 @@ class CountedFacts:
     """How far the facts of a run in files are counted, in bytes. `size` is that of all facts."""
 
     def __init__(self, configuration: Configuration) -> None:
-        payments = next(stores_of(configuration))
+        payments = payments_store(configuration)
         facts = payments.in_directory / "partition-0.jsonl"
         self.size = facts.stat().st_size if facts.exists() else 0
         self._values = payments.directory / "values.db"
@@ -172,17 +172,17 @@ def show_groups(console: Console, check: GroupsCheck) -> None:
 
 def show_report(console: Console, configuration: Configuration) -> None:
     """Show one group report in full: that on the message with the most payments."""
-    reports = next(stores_of(configuration)).directory / "completions.jsonl"
+    reports = payments_store(configuration).directory / "completions.jsonl"
     found = None
     for _, line in scan_output(reports, SystemFiles()):
         read = decode_line(line.content)
-        if isinstance(read, Line) and (found is None or len(read.value) > len(found.value)):
+        if isinstance(read, Line) and (found is None or len(read.content) > len(found.content)):
             found = read
     if found is None:
         console.print("\nno message is complete, so there is no group report to show")
         return
     console.print(f"\nOne group report, for [bold]{(found.key or b'').decode(errors='replace')}[/bold]")
-    text = readable(found.value, configuration.aggregation.target_type)
+    text = readable(found.content, configuration.aggregation.target_type)
     console.print(Syntax(text, "xml", background_color="default"), soft_wrap=True)
 
 

@@ -18,9 +18,10 @@ from notification_service.aggregation.view import StoreView
 from notification_service.commands.command import Subcommand, add_subcommands, load_for, say, stop_signal, write_row
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.schema import path_of
+from notification_service.events.settings import EventsSettings
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.service_log import configure_logs
-from notification_service.wiring.aggregation import StoreNames, make_report, make_worker, open_commands, open_view, stores_of
+from notification_service.wiring.aggregation import StoreNames, make_report, make_worker, open_commands, open_view, payments_store
 from notification_service.wiring.dead_letter_stores import sign
 from resequencer.clock import instant_text
 from resequencer.errors import ConfigurationError, ResequencerError
@@ -51,7 +52,10 @@ def groups(arguments: Namespace) -> ExitCode:
         raise ConfigurationError(path_of(AggregationSettings, "is_enabled"), "is false: set it to true, and restart the service")
     if arguments.subcommand == "run":
         return _run(arguments, configuration)
-    names = next(stores_of(configuration))
+    if not configuration.counts_payments:
+        problem = f"is {configuration.ingress.events.format}: only payments of IPF's envelopes have groups"
+        raise ConfigurationError(path_of(EventsSettings, "format"), problem)
+    names = payments_store(configuration)
     with _viewing(configuration, names) as view:
         if arguments.subcommand == "list":
             return _list(arguments, view)

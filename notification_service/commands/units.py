@@ -319,7 +319,7 @@ def read_output(unit: str, notifications: Path) -> Output:
     ids, values = [], []
     for line in _lines_of(unit, notifications):
         ids.append(own_texts(line.headers)[NOTIFICATION_ID])
-        values.append(line.value)
+        values.append(line.content)
     return Output(tuple(ids), tuple(values))
 
 

@@ -28,8 +28,8 @@ from notification_service.simulator.verify.verdict import Verdict, render_json, 
 from notification_service.simulator.verify.verification import GroupFiles, verify_files
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.system_clock import SystemClock
-from notification_service.wiring.aggregation import stores_of
-from notification_service.wiring.composition import make_order_book, make_order_source
+from notification_service.wiring.aggregation import payments_store
+from notification_service.wiring.composition import handler_settings, make_order_book, make_order_source
 from notification_service.wiring.console import console_sources
 from notification_service.wiring.regions import make_topic_export
 from resequencer.errors import ConfigurationError
@@ -112,7 +112,7 @@ def verify_output(
 def make_groups_check(configuration: Configuration, strategy: str | None = None) -> GroupsCheck | None:
     """Return what compares the group reports; None without aggregation. `strategy` is the configured one by default."""
     aggregation = configuration.aggregation
-    if not aggregation.is_enabled:
+    if not configuration.counts_payments:
         return None
     return GroupsCheck(GroupRules(frozenset(aggregation.final_statuses), strategy or configuration.resequencer.strategy))
 
@@ -212,7 +212,7 @@ def _output(configuration: Configuration, sink: TransportType | None = None, ans
 @contextmanager
 def _output_of(configuration: Configuration, sink: TransportType, answered: _Asking) -> Iterator[_Output]:
     """Open the output of one sink."""
-    notification, payments = configuration.notification, next(stores_of(configuration))
+    notification, payments = configuration.notification, payments_store(configuration)
     if sink is TransportType.FILE:
         reports, dead_letters = (payments.directory / f"{name}.jsonl" for name in _OF_GROUPS)
         groups = payments.in_directory / "partition-0.jsonl", reports, dead_letters
@@ -231,7 +231,7 @@ def _output_of(configuration: Configuration, sink: TransportType, answered: _Ask
 
     topics = (payments.commands, payments.completions, payments.dead_letters)
     names = ("facts.jsonl", *(f"group-{name}.jsonl" for name in _OF_GROUPS))
-    more = dict(zip(topics, names, strict=True)) if configuration.aggregation.is_enabled else {}
+    more = dict(zip(topics, names, strict=True)) if configuration.counts_payments else {}
     with (
         TemporaryDirectory(prefix="resequencer-verify-") as temporary,
         closing(answered(lambda: TopicExport(kafka_settings(configuration), Path(temporary), more))) as export,
@@ -301,7 +301,7 @@ def _read_log(configuration: Configuration) -> OrdersLog:
 
 
 def refuse_foreign_handler(configuration: Configuration) -> None:
-    """Raise ConfigurationError if a user's own handler is configured: the simulator cannot expect its notifications."""
+    """Raise ConfigurationError if a user's own handler is configured, also of data: the simulator cannot expect what it makes."""
     handler = configuration.notification.handler
     if handler != PAYMENTS:
         problem = (
@@ -309,6 +309,10 @@ def refuse_foreign_handler(configuration: Configuration) -> None:
             "order and marks, use `resequencer audit`"
         )
         raise ConfigurationError(path_of(Notifications, "handler"), problem)
+    own = handler_settings(configuration).data_handler
+    if own is not None:
+        problem = f"{own!r} is your own, so what notifications repeat is unknown; verify needs null. Use `resequencer audit`"
+        raise ConfigurationError(path_of(Notifications, "data_handler"), problem)
 
 
 def _rules(configuration: Configuration, strategy: str | None) -> Rules:

@@ -4,6 +4,7 @@ import ipaddress
 from collections.abc import Callable, Iterator
 
 from notification_service.aggregation.settings import AggregationSettings, AggregationWorkerSettings
+from notification_service.bridge.settings import BridgeSettings
 from notification_service.configuration.kafka_client_options import CONSUMER_CLIENTS
 from notification_service.configuration.region_constraints import (
     BRIDGE_CONSTRAINTS,
@@ -16,8 +17,9 @@ from notification_service.configuration.sections import Ingress, Notifications, 
 from notification_service.configuration.storages import ARCHIVABLE, STORAGE_TYPE, kind_named
 from notification_service.console.access.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
 from notification_service.delivery.settings import DeliverySettings, WorkerSettings
-from notification_service.events.mapped import Mapping
-from notification_service.events.pass_through import PAYMENTS
+from notification_service.events.mapped import KEY, Mapping
+from notification_service.events.own_data import LATEST_OBJECTS_NAME, NO_DATA_NAME
+from notification_service.events.pass_through import PASS_THROUGH, PAYMENTS
 from notification_service.events.settings import IPF, MAPPED, EventsSettings
 from resequencer.errors import ConfigurationError
 from resequencer.settings import LEARNED, LearnedTimeout, ResequencerSettings
@@ -30,6 +32,9 @@ _TRANSPORT = path_of(Notifications, "transport")
 _STRATEGY = path_of(Resequencers, "strategy")
 _ORDER_BY = path_of(Resequencers, "order_by")
 _FORMAT = path_of(EventsSettings, "format")
+_UNIT = path_of(Mapping, "unit")
+_HANDLER = path_of(Notifications, "handler")
+_HAS_BRIDGE = path_of(BridgeSettings, "is_enabled")
 _PROCESSING = path_of(Resequencers, "processing_timeout_ms")
 _HANDLING = path_of(Resequencers, "handling_limit_ms")
 _ATTEMPTS = path_of(Resequencers, "max_attempts")
@@ -63,6 +68,7 @@ _GROUP_TOPICS = {
     path_of(AggregationSettings, "reports_topic"): "the reports on groups",
     path_of(AggregationSettings, "dead_letters_topic"): "commands of groups that cannot be applied",
 }
+_STORES = path_of(AggregationSettings, "stores")
 _AGGREGATION_WORKERS = path_of(AggregationWorkerSettings, "count")
 _DIRECTORIES = (
     path_of(Ingress, "file_directory"),
@@ -121,18 +127,38 @@ def _is_mapped(path: str, key: str, needs: Callable[[Values], bool], what: str) 
     )
 
 
+def _counts_payments(values: Values) -> bool:
+    """Whether facts are made of payments. Without payments only stores of users' own are of use."""
+    has_payments = values[_FORMAT] == IPF and values[_HANDLER] != PASS_THROUGH
+    return has_payments or any(path.startswith(f"{_STORES}.") for path in values)
+
+
 def _orders_by_number(values: Values) -> bool:
-    by_number = values[_STRATEGY] == "WINDOW" and values[_ORDER_BY] is OrderBy.SEQUENCE
+    by_number = values[_STRATEGY] == "WINDOW" and values[_ORDER_BY] == OrderBy.SEQUENCE
     return by_number or values[_STRATEGY] in ("SEQUENCE", "STRICT_SEQUENCE")
 
 
 def _orders_by_time(values: Values) -> bool:
-    return values[_STRATEGY] == "WINDOW" and values[_ORDER_BY] is OrderBy.TIME
+    return bool(values[_STRATEGY] == "WINDOW" and values[_ORDER_BY] == OrderBy.TIME)
 
 
+_HANDLER, _DATA_HANDLER = path_of(Notifications, "handler"), path_of(Notifications, "data_handler")
 _EVENTS_CONSTRAINTS = (
-    _needs_ipf(path_of(Notifications, "handler"), lambda handler: handler == PAYMENTS, "is payments, which needs"),
+    _needs_ipf(_HANDLER, lambda handler: handler == PAYMENTS, "is payments, which needs"),
+    _needs_ipf(_DATA_HANDLER, lambda name: name == LATEST_OBJECTS_NAME, "is latest-objects, which keeps those of"),
+    Constraint(
+        (_DATA_HANDLER, _HANDLER),
+        lambda values: values[_DATA_HANDLER] != NO_DATA_NAME or values[_HANDLER] != PAYMENTS,
+        f"is none, but handler = {PAYMENTS} reports what was kept: set latest-objects, or a data handler of your own",
+    ),
     _needs_ipf(_STRATEGY, lambda strategy: strategy.startswith("FULL_PAIN001"), "waits for the parts of"),
+    _needs_ipf(_STASH, lambda timeout: timeout == LEARNED, "is learned, from the archived envelopes of"),
+    Constraint(
+        (_HAS_FACTS, _FORMAT, _HANDLER),
+        lambda values: not values[_HAS_FACTS] or _counts_payments(values),
+        f"is true, but only {_FORMAT} = ipf brings payments to count, and {_HANDLER} = {PASS_THROUGH} reports none: set it to "
+        f"false, or configure a store of your own in {_STORES}",
+    ),
     _is_mapped(_STRATEGY, path_of(Mapping, "sequence"), _orders_by_number, "orders by numbers, and none is mapped"),
     _is_mapped(_STRATEGY, path_of(Mapping, "time"), _orders_by_time, "orders by times, and none is mapped"),
     _is_mapped(
@@ -305,6 +331,7 @@ def doubtful_constraints(values: Values) -> tuple[str, ...]:
     return (
         *_long_deadline(values),
         *_nothing_learned(values),
+        *_several_partitions(values),
         *_nothing_kept(values),
         *doubtful_regions(values),
         *doubtful_bridges(values),
@@ -325,6 +352,16 @@ def _nothing_learned(values: Values) -> Iterator[str]:
         yield (
             f"{_STASH}: is learned, and {_INGRESS_TRANSPORT} is file: files have no arrival times, so only deadlines that "
             "were learned on Kafka count, if the lookups have any"
+        )
+
+
+def _several_partitions(values: Values) -> Iterator[str]:
+    """Return what is not certain of units that a mapping finds elsewhere than in the key. The bridge keys by the mapping."""
+    is_placed_by_key = values[_INGRESS_TRANSPORT] in ("kafka", "file") and not values[_HAS_BRIDGE]
+    if values[_FORMAT] == MAPPED and values[_UNIT] != KEY and is_placed_by_key:
+        yield (
+            f"{_UNIT}: is {values[_UNIT]}: records have their partition by their key, and only events of one partition are in "
+            "order. Let producers use the unit as the key; `status` counts records whose key is another one than before"
         )
 
 

@@ -97,8 +97,7 @@ def _learning_settings(configuration: Configuration) -> "LearningSettings":
     from notification_service.jobs.spark.job_settings import LearningSettings
 
     strategy = settings_from(StrategySettings, configuration.resequencer)
-    ingress = configuration.ingress
-    return LearningSettings(strategy, ingress.topic, ingress.max_record_bytes, ingress.events)
+    return LearningSettings(strategy, configuration.ingress.topic, configuration.ingress.max_record_bytes)
 
 
 def load_spark_settings(configuration: Configuration, job: Job) -> SparkSettings:

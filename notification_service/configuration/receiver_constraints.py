@@ -171,23 +171,13 @@ def _has_retry_topics(found: Values) -> bool:
 PAYMENTS = "payments"
 """The name of the store of the payments of messages."""
 
-_STORES, _ENABLED = path_of(AggregationSettings, "stores"), path_of(AggregationSettings, "is_enabled")
+_STORES, _HAS_STORES = path_of(AggregationSettings, "stores"), path_of(AggregationSettings, "is_enabled")
 _FORMAT = path_of(EventsSettings, "format")
 
 
 def broken_stores(values: Mapping[str, Any], schema: Schema) -> Iterator[ConfigurationError]:
-    """Return what is wrong within each store; `schema` has the keys of all of them.
-
-    Without payments there is nothing for the store of their messages, but a user's own stores have commands of their own.
-    """
-    names = names_below(_STORES, schema.defaults)
-    has_payments = values.get(_FORMAT, IPF) == IPF and values.get(_HANDLER) != PASS_THROUGH
-    if values.get(_ENABLED) and not has_payments and not names:
-        problem = (
-            "counts payments by the notifications of them, which only events.format = ipf and a handler that makes some bring"
-        )
-        yield ConfigurationError(_ENABLED, f"{problem}: set it to false, or name a store of your own")
-    for name in names:
+    """Return what is wrong within each store, or that there is none to count; `schema` has the keys of all of them."""
+    for name in names_below(_STORES, schema.defaults):
         path = f"{_STORES}.{name}"
         if not NAME.fullmatch(name):
             yield ConfigurationError(path, "is no name of a store; give 1 to 60 small letters, digits and hyphens")
@@ -195,3 +185,6 @@ def broken_stores(values: Mapping[str, Any], schema: Schema) -> Iterator[Configu
             yield ConfigurationError(path, "is the name of the store of the payments of messages; choose another one")
         if values.get(f"{path}.apply", "") is None:
             yield ConfigurationError(f"{path}.apply", "has no value; name your callable as package.module:callable")
+    if values.get(_HAS_STORES) and values.get(_FORMAT, IPF) != IPF and not names_below(_STORES, schema.defaults):
+        problem = "is true, but payments to count come only with events.format = ipf: set false, or name a store of your own"
+        yield ConfigurationError(_HAS_STORES, problem)

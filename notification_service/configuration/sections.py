@@ -17,8 +17,9 @@ from notification_service.connectors.jms.settings import JmsSinkSettings, JmsSou
 from notification_service.connectors.mqtt.settings import MqttSinkSettings
 from notification_service.console.access.settings import HttpSettings
 from notification_service.delivery.settings import DeliverySettings
+from notification_service.events.own_data import LATEST_OBJECTS_NAME, NO_DATA_NAME
 from notification_service.events.pass_through import PASS_THROUGH, PAYMENTS
-from notification_service.events.settings import EventsSettings
+from notification_service.events.settings import IPF, EventsSettings
 from notification_service.payments.strategies import STRATEGIES
 from notification_service.payments.target_types import TARGET_TYPES
 from resequencer.keys.configuration_key import Key, OpenSection, Section
@@ -79,6 +80,9 @@ class TransportType(StrEnum):
 SOURCES = (TransportType.KAFKA, TransportType.FILE, TransportType.JMS)
 """The kinds that can be read again from a position, or that keep what is not acknowledged and deliver it again in order."""
 
+_DATA_HANDLER = OptionOrForeign(
+    (LATEST_OBJECTS_NAME, NO_DATA_NAME), "Class", f"{LATEST_OBJECTS_NAME} with events.format = ipf, else {NO_DATA_NAME}"
+)
 _BRIDGED = "mqtt and xms cannot begin a region: a bridge reads them and appends to kafka or file, see ipf.bridge"
 
 
@@ -126,7 +130,7 @@ class Ingress(msgspec.Struct, frozen=True):
 
 class Notifications(msgspec.Struct, frozen=True):
     """`target_type` is report, report-xml, produced-report or `package.module:callable`; `handler` is payments,
-    pass-through or `package.module:Class`.
+    pass-through or `package.module:Class`; `data_handler` is latest-objects, none or `package.module:Class`, None: by the format.
 
     `rotate_bytes` None: outputs are never rotated. `notifications_kept` None: rotated notifications are never deleted.
     """
@@ -146,6 +150,7 @@ class Notifications(msgspec.Struct, frozen=True):
     dead_letters_topic: Annotated[str, Key(TopicName(), "dead-letters.topic")]
     target_type: Annotated[str, Key(Choice(TARGET_TYPES, "callable"))]
     handler: Annotated[str, Key(OptionOrForeign((PAYMENTS, PASS_THROUGH), "Class"))]
+    data_handler: Annotated[str | None, Key(_DATA_HANDLER)]
     settings: Annotated[Path, Key(FilePath())]
 
 
@@ -240,3 +245,8 @@ class Sections(msgspec.Struct, frozen=True, kw_only=True):
     delivery: Annotated[DeliverySettings, Section(f"{_NOTIFICATION}.delivery")]
     http: Annotated[HttpSettings, Section(f"{_NOTIFICATION}.http")]
     logging: Annotated[Logging, Section(f"{_NOTIFICATION}.logging")]
+
+    @property
+    def counts_payments(self) -> bool:
+        """Whether the statuses of payments are facts, and the payments of messages are counted: only IPF's envelopes have any."""
+        return self.aggregation.is_enabled and self.ingress.events.format == IPF

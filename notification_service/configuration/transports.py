@@ -76,7 +76,7 @@ def file_settings(configuration: Configuration) -> FileSettings:
         rotate_bytes=notification.rotate_bytes,
         notifications_kept=notification.notifications_kept,
         has_orders=configuration.orders.is_enabled and is_first,
-        facts_directory=aggregation.facts_directory if aggregation.is_enabled and is_first else None,
+        facts_directory=aggregation.facts_directory if configuration.counts_payments and is_first else None,
     )
 
 
@@ -94,7 +94,7 @@ def kafka_settings(configuration: Configuration, slot: int = 0) -> "KafkaSetting
     orders = configuration.orders
     if orders.is_enabled:
         topics = replace(topics, orders=orders.topic, order_outcomes=orders.outcomes_topic)
-    if configuration.aggregation.is_enabled:
+    if configuration.counts_payments:
         topics = replace(topics, facts=configuration.aggregation.facts_topic)
     transactional_id = f"{consumer['group_id']}.{_service_id(configuration)}.{slot}"
     return KafkaSettings.make(topics, options._replace(consumer=consumer), transactional_id, ingress.max_record_bytes)
@@ -129,15 +129,15 @@ def kafka_sink_settings(configuration: Configuration) -> "KafkaSettings":
 
 def copied_settings(configuration: Configuration) -> "KafkaSettings":
     """Return the settings of a program that copies or judges all that the service writes: with the topic of the group reports."""
-    settings, aggregation = kafka_settings(configuration), configuration.aggregation
-    if not aggregation.is_enabled:
+    settings = kafka_settings(configuration)
+    if not configuration.counts_payments:
         return settings
-    return replace(settings, topics=replace(settings.topics, reports=aggregation.reports_topic))
+    return replace(settings, topics=replace(settings.topics, reports=configuration.aggregation.reports_topic))
 
 
 def facts_group(configuration: Configuration) -> str:
-    """Return the consumer group that counts the facts; empty without aggregation."""
-    return f"{configuration.storage.namespace}-{PAYMENTS}" if configuration.aggregation.is_enabled else ""
+    """Return the consumer group that counts the facts; empty without facts."""
+    return f"{configuration.storage.namespace}-{PAYMENTS}" if configuration.counts_payments else ""
 
 
 def _service_id(configuration: Configuration) -> str:

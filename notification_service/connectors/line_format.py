@@ -3,7 +3,8 @@
     {"key": "uow-1", "headers": {"schema-version": "2"}, "value": {…}}
 
 A `value` that is a JSON string stands for the string's bytes; any other JSON value stands for its own text as bytes.
-`value-base64` holds bytes that are not UTF-8, and `key-base64` a key that is not UTF-8. If a header's name repeats, or a header's
+`value-base64` holds bytes that are not UTF-8, and is null for a record whose value is null, as Kafka's may be; `key-base64` holds
+a key that is not UTF-8. If a header's name repeats, or a header's
 value is not UTF-8, the headers are an array: `[{"name": "a", "value": "1"}, {"name": "a", "value-base64": "/w=="}]`. Other fields
 are ignored, and so is a byte order mark at the beginning of a line.
 """
@@ -19,9 +20,14 @@ from resequencer.record import Headers
 class Line(msgspec.Struct, frozen=True, gc=False):
     """The content of a line."""
 
-    value: bytes
+    value: bytes | None
     key: bytes | None = None
     headers: Headers = ()
+
+    @property
+    def content(self) -> bytes:
+        """The bytes of the value, none if it is null."""
+        return self.value or b""
 
 
 class Defect(msgspec.Struct, frozen=True):
@@ -41,7 +47,7 @@ class _Wrapper(msgspec.Struct, omit_defaults=True, gc=False):
     key_base64: bytes | None = msgspec.field(default=None, name="key-base64")
     headers: dict[str, str] | list[_Header] | None = None
     value: Raw | UnsetType = UNSET
-    value_base64: bytes | UnsetType = msgspec.field(default=UNSET, name="value-base64")
+    value_base64: bytes | UnsetType | None = msgspec.field(default=UNSET, name="value-base64")
 
 
 class _NumberedWrapper(_Wrapper, omit_defaults=True, gc=False):
@@ -89,22 +95,25 @@ def encode_line(line: Line, *, number: str | None = None, verbatim: bool = False
     base64, so that every JSON reader returns its exact bytes. `number` identifies an output line. With `is_object` the caller
     knows that the value is one JSON object on one line, and it is not looked at.
     """
-    if is_object and (encoded := _find_short(line, number)) is not None:
+    value = line.value
+    if is_object and value is not None and (encoded := _find_short(line, value, number)) is not None:
         return encoded
     wrapper = _NumberedWrapper(headers=_wrap_headers(line.headers), number=number)
     if line.key is not None:
         wrapper.key = _find_text(line.key)
         wrapper.key_base64 = line.key if wrapper.key is None else None
-    if is_object or (not verbatim and _is_object_on_one_line(line.value)):
-        wrapper.value = Raw(line.value)
-    elif (text := _find_text(line.value)) is not None:
+    if value is None:
+        wrapper.value_base64 = None
+    elif is_object or (not verbatim and _is_object_on_one_line(value)):
+        wrapper.value = Raw(value)
+    elif (text := _find_text(value)) is not None:
         wrapper.value = Raw(_ENCODER.encode(text))
     else:
-        wrapper.value_base64 = line.value
+        wrapper.value_base64 = value
     return _ENCODER.encode(wrapper) + b"\n"
 
 
-def _find_short(line: Line, number: str | None) -> bytes | None:
+def _find_short(line: Line, value: bytes, number: str | None) -> bytes | None:
     """Return the line of an object if neither key nor headers need base64 or an array, as nearly none does; None if they may.
 
     A character that JSON encodes as six bytes is looked for in the whole line at once.
@@ -114,7 +123,7 @@ def _find_short(line: Line, number: str | None) -> bytes | None:
         headers = {name: value.decode() for name, value in line.headers}
     except UnicodeDecodeError:
         return None
-    wrapper = _NumberedWrapper(key=key, headers=headers or None, value=Raw(line.value), number=number)
+    wrapper = _NumberedWrapper(key=key, headers=headers or None, value=Raw(value), number=number)
     encoded = _ENCODER.encode(wrapper)
     return encoded + b"\n" if len(headers) == len(line.headers) and encoded.find(b"\\u00") == -1 else None
 
@@ -124,9 +133,9 @@ def partition_of(key: bytes, count: int) -> int:
     return crc32(key) % count
 
 
-def _value_of(wrapper: _Wrapper) -> bytes:
+def _value_of(wrapper: _Wrapper) -> bytes | None:
     raw, binary = wrapper.value, wrapper.value_base64
-    if isinstance(binary, bytes):
+    if not isinstance(binary, UnsetType):
         if raw is not UNSET:
             raise msgspec.ValidationError("Object has both `value` and `value-base64`")
         return binary

@@ -21,7 +21,7 @@ from guardian.headers import (
     DEAD_LETTER_PREFIX,
     DEAD_LETTER_VALUE_LENGTH,
     POSSIBLE_DUPLICATE,
-    SOURCE_POSITION,
+    caused_by,
     cut_headers,
     dead_letter_headers,
 )
@@ -211,16 +211,15 @@ def smaller(record: OutputRecord, problem: str, now: Instant) -> Iterator[Output
     """Yield ever smaller records to send under the number of this one. `problem` is why the broker refuses it."""
     dead_letter = record
     if record.channel is Channel.NOTIFICATIONS:
-        source = dict(record.headers).get(f"{record.prefix}{SOURCE_POSITION}", b"")
-        ours = dead_letter_headers(DeadLetterReason.TOO_LARGE, problem, source, now)
+        ours = dead_letter_headers(DeadLetterReason.TOO_LARGE, problem, caused_by(record.headers, record.prefix), now)
         dead_letter = OutputRecord(record.number, Channel.DEAD_LETTERS, record.key, (*record.headers, *ours), record.value)
         yield dead_letter
     elif record.channel is not Channel.DEAD_LETTERS:
         return
-    headers = dead_letter.headers
+    headers, value = dead_letter.headers, dead_letter.value or b""
     if all(name != DEAD_LETTER_VALUE_LENGTH for name, _ in headers):
-        headers = (*headers, *cut_headers(Cut(len(dead_letter.value), sha256(dead_letter.value).hexdigest())))
-    yield OutputRecord(dead_letter.number, dead_letter.channel, dead_letter.key, headers, dead_letter.value[:BEGINNING_BYTES])
+        headers = (*headers, *cut_headers(Cut(len(value), sha256(value).hexdigest())))
+    yield OutputRecord(dead_letter.number, dead_letter.channel, dead_letter.key, headers, value[:BEGINNING_BYTES])
     needed = tuple(
         (name, value[:200]) for name, value in headers if name.startswith(DEAD_LETTER_PREFIX) or name == POSSIBLE_DUPLICATE
     )

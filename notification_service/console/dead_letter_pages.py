@@ -58,8 +58,9 @@ from notification_service.console.dead_letters import (
 )
 from notification_service.events.identifiers import shown
 from resequencer.dead_letter import DeadLetterReason
+from resequencer.event import FIRST_FORMAT
 from resequencer.order import Stage, is_same_person
-from resequencer.printable import printable
+from resequencer.printable import find_text, printable
 
 _BYTES = "application/octet-stream"
 STATES = (NEW, Requeued.state, Edited.state, EditProposed.state, Discarded.state)
@@ -164,7 +165,7 @@ class _DeadLetters:
     def value(self, request: Request, number: str) -> bytes:
         """Return the exact bytes of the value; the look is noted."""
         self._console.audit_log.note(request, "dead-letter.value", number=number)
-        return self.get(request, number).stored.letter.record.value
+        return self.get(request, number).stored.letter.record.content
 
     def proposed_value(self, request: Request, number: str) -> bytes:
         """Return the exact bytes that a person proposed; the look is noted."""
@@ -206,7 +207,11 @@ class _DeadLetters:
         details = {"number": number, "because": edited.because, "sha256": edited.sha256}
         stage = {"stage": Stage.PROPOSED.value} if self.needs_approval else {}
         self._console.audit_log.note(request, "dead-letter.edit", **details, **stage)
-        flaw: decisions.FindFlaw = (lambda _: None) if body.anyway else self._find_flaw
+
+        def flaw(stored: StoredDeadLetter) -> str | None:
+            if not self.can_be_typed(stored):
+                return "its value is not text: give the corrected one in a file, with `resequencer dead-letters edit`"
+            return None if body.anyway else self._find_flaw(stored)
 
         def decide(store: DeadLetterStore) -> Iterator[Outcome]:
             if self.needs_approval:
@@ -214,6 +219,11 @@ class _DeadLetters:
             return decisions.edit(store, number, edited, flaw, again=body.again)
 
         return self._decide(request, decide, number)
+
+    def can_be_typed(self, stored: StoredDeadLetter) -> bool:
+        """Whether a person can type the corrected value. Of other formats than the first, values may be binary."""
+        value = stored.letter.record.value
+        return self._console.sources.codec.events == FIRST_FORMAT or (value is not None and find_text(value) is not None)
 
     def edit_typed(self, request: Request, body: EditAndSend) -> tuple[Outcome, ...]:
         """As `edit`, for a form: a browser sends each end of line as CR LF, whatever was typed."""
@@ -274,6 +284,7 @@ def dead_letter_routes(console: Console) -> list[Route]:
             proposal=proposal,
             is_own=proposal is not None and is_same_person(proposal.by, identity.name),
             needs_approval=ours.needs_approval,
+            can_be_typed=ours.can_be_typed(one.stored),
         )
 
     def saved(read: Callable[[Request, str], bytes], name: str) -> Callable[[Request], Response]:

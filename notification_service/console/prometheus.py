@@ -62,6 +62,7 @@ class Described(NamedTuple):
 COUNTERS = {
     "records": ("records_read", "Records that were read."),
     "differing_keys": ("records_with_differing_key", "Envelopes whose record has another key than their unit."),
+    "several_keys": ("units_with_several_keys", "Units whose records have different keys; not of events.format = ipf."),
     "misplaced_records": ("records_misplaced", "Records from another partition than the usual one for their key."),
     "arrived": ("envelopes_arrived", "Envelopes that reached their unit."),
     "handled": ("envelopes_handled", "Envelopes that were handled."),

@@ -29,9 +29,11 @@ from notification_service.console.waiting import (
     WaitingUnit,
 )
 from notification_service.events.identifiers import shown
-from notification_service.payments.payment_data import LATEST_OBJECTS, PaymentData
+from notification_service.events.own_data import opened
+from notification_service.payments.payment_data import PaymentData
 from notification_service.status.service_report import NOT_RUNNING, ServiceReport
 from resequencer.clock import Instant, instant_text
+from resequencer.event import FIRST_FORMAT
 from resequencer.keys.value_types import Duration, Mismatch
 from resequencer.order import OrderKind
 from resequencer.record import Partition
@@ -51,14 +53,18 @@ class ShownBody(NamedTuple):
 
 
 def payment_data_of(unit: Unit) -> Iterator[ShownBody]:
-    """Yield the objects that the unit has taken over, then the values of its stashed records in order of arrival."""
-    data = unit.data if isinstance(unit.data, PaymentData) else PaymentData()
+    """Yield the objects that the unit has taken over, then the values of its stashed records in order of arrival.
+
+    What another data handler keeps is known to it alone.
+    """
+    data = opened(unit.data)
+    data = data if isinstance(data, PaymentData) else PaymentData()
     for kind, bodies in (("MDS", data.mds), ("PDS", data.pds), ("custom", data.custom)):
         yield from (_shown(f"{kind} object {name}", body) for name, body in bodies)
     entries = [*unit.stash, *unit.queue, *([unit.retry.entry] if unit.retry else [])]
     records = [each.envelope.record for each in entries] + [each.record for each in unit.undecodable]
     for record in sorted(records, key=lambda each: each.origin.offset):
-        yield _shown(f"stashed record {record.origin}", record.value)
+        yield _shown(f"stashed record {record.origin}", record.content)
 
 
 def _shown(title: str, body: bytes) -> ShownBody:
@@ -96,7 +102,7 @@ def unit_routes(console: Console) -> list[Route]:
             rows=_ROWS,
             is_all=is_all,
             timeline=timeline_of(story),
-            is_of_payments=console.sources.codec.data_handler is LATEST_OBJECTS,
+            is_of_payments=console.sources.codec.events == FIRST_FORMAT,
             order_kinds=fitting_kinds(story) if _may_order(console, request) else (),
         )
 
@@ -110,7 +116,7 @@ def unit_routes(console: Console) -> list[Route]:
         if found is None:
             raise HTTPException(404, "the storage does not have this unit in this partition")
         bodies = tuple(payment_data_of(console.sources.codec.restore(partition, found.snapshot)))
-        is_of_payments = console.sources.codec.data_handler is LATEST_OBJECTS
+        is_of_payments = console.sources.codec.events == FIRST_FORMAT
         return console.page(
             request, "payment_data.html", unit=name, partition=str(partition), bodies=bodies, is_of_payments=is_of_payments
         )

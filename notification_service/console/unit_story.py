@@ -1,12 +1,13 @@
 """The story of a unit of work: everything that is known of it here, in words and numbers. Pure, and without payment data."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from guardian.headers import INCOMPLETE
 from notification_service.console.orders import OrderState, ToldOrder
+from notification_service.events.own_data import opened
 from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.payment_data import PaymentData
 from resequencer.clock import Instant, instant_of, instant_text
@@ -335,7 +336,7 @@ def state_of(unit: Unit, strategy: Strategy) -> UnitState:
         tuple(_flows(unit.state)),
         tuple(_stash(unit)),
         None if unit.retry is None else _attempts(unit.retry),
-        tuple(_payment_data(unit.data)),
+        tuple(_payment_data(opened(unit.data))),
     )
 
 
@@ -450,8 +451,8 @@ def _attempts(retry: Retry) -> Attempts:
     return Attempts(position, retry.attempts, instant_text(due_at), retry.why, retry.dependency, retry.calls, retry.incomplete)
 
 
-def _payment_data(data: object) -> Iterator[DataObject]:
+def _payment_data(data: Any) -> Iterator[DataObject]:
     if not isinstance(data, PaymentData):
-        return
+        return  # What another data handler keeps is known to it alone.
     for kind, bodies in (("mds", data.mds), ("pds", data.pds), ("custom", data.custom)):
         yield from (DataObject(kind, name, len(body)) for name, body in bodies)

@@ -313,4 +313,4 @@ def item_of(line: FoundLine, position: str) -> Item:
     decoded = decode_line(line.content)
     if isinstance(decoded, Defect):
         return Item(position, "", line.content, (), position, defect=f"the line is no record: {decoded.problem}")
-    return make_item(decoded.key, decoded.value, decoded.headers, position)
+    return make_item(decoded.key, decoded.content, decoded.headers, position)

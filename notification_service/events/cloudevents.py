@@ -7,7 +7,6 @@ without such headers is read as JSON with all attributes and the data.
 
 import binascii
 from base64 import b64decode
-from hashlib import blake2b
 
 import msgspec
 
@@ -17,6 +16,7 @@ from notification_service.events.format import (
     Refused,
     checked_id,
     checked_text,
+    contents_digest,
     find_encoding_flaw,
     find_reading_flaw,
     read_instant,
@@ -25,7 +25,7 @@ from notification_service.events.identifiers import MAX_LENGTH, hash_id, shown
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.event import Event
 from resequencer.notification import short_digest
-from resequencer.record import Headers, Record
+from resequencer.record import NO_VALUE, Headers, Record
 
 _VERSION = "1.0"
 _PREFIXES = ("ce_", "ce-", "cloudEvents_", "cloudEvents:", "")
@@ -40,7 +40,6 @@ _ATTRIBUTE_BYTES = 150
 
 _read_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _read_scalar = msgspec.json.Decoder(str | bool | int | None).decode
-_pack = msgspec.msgpack.Encoder().encode
 
 
 class CloudEvent(Event, frozen=True, gc=False):
@@ -64,6 +63,8 @@ class CloudEventDecoder(RecordDecoder[CloudEvent]):
         data: bytes | None = record.value
         attributes = _read_headers(record)
         if attributes is None:
+            if record.value is None:
+                raise Refused(DeadLetterReason.UNDECODABLE, NO_VALUE)
             attributes, data = _read_structured(record.value)
         _check(attributes)
         source, kind = attributes["source"], attributes["type"]
@@ -72,7 +73,7 @@ class CloudEventDecoder(RecordDecoder[CloudEvent]):
         time = self._time(read_instant(attributes["time"]) if "time" in attributes else None, "time")
         parts = (checked_id("type", kind),)
         event_id = short_digest(f"{source}\0{checked_text('id', attributes['id'])}".encode())
-        digest = blake2b(_pack((flow, sequence, parts, time, None, record.key, record.value)), digest_size=8).digest()
+        digest = contents_digest(record, flow, sequence, parts, time, None)
         weight = _ATTRIBUTE_BYTES * len(attributes)
         return CloudEvent(
             _unit(attributes), flow, sequence, event_id, hash_id(event_id), digest, record, parts, weight, time=time,

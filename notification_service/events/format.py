@@ -10,6 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from array import array
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from itertools import accumulate
 from typing import ClassVar, Generic, TypeVar
 
@@ -21,7 +22,7 @@ from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import our_mistake
 from resequencer.event import Event, Refusal
-from resequencer.record import Record
+from resequencer.record import NO_VALUE, Record
 
 MAX_DEPTH = 128
 """The deepest nesting of objects and arrays, including the envelope's own. A pain.001 needs about 12 levels."""
@@ -93,10 +94,14 @@ MAX_SEQUENCE = 2**53 - 1
 MAX_HEADERS = 1_000
 """The most headers of a record. A limit of bytes is not enough: an empty header has 2 bytes in a batch and 100 in memory."""
 
+FLOW = "events"
+"""The flow of all events if a format has no other."""
+
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _read_datetime = msgspec.json.Decoder(datetime).decode
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _read_number = msgspec.json.Decoder(int | float).decode
+_pack = msgspec.msgpack.Encoder().encode
 
 
 class DecodingSettings(msgspec.Struct, frozen=True):
@@ -130,6 +135,9 @@ class RecordDecoder(ABC, Generic[_E]):
     records: ClassVar[str]
     """What a record of this format is called in errors: `an envelope`, `envelopes`."""
 
+    needs_value: ClassVar[bool] = False
+    """Whether a record with a null value is refused."""
+
     def __init__(self, settings: DecodingSettings) -> None:
         self._settings = settings
 
@@ -161,7 +169,12 @@ class RecordDecoder(ABC, Generic[_E]):
         record = as_cut(record)
         if record.defect is not None:
             raise Refused(DeadLetterReason.UNDECODABLE, record.defect)
-        length = len(record.value) if record.cut is None else record.cut.length
+        value = record.value
+        if value is None:
+            if self.needs_value:
+                raise Refused(DeadLetterReason.UNDECODABLE, NO_VALUE)
+            value = b""
+        length = len(value) if record.cut is None else record.cut.length
         if record.cut is not None or length > self._settings.max_value_bytes:
             limit = self._settings.max_value_bytes
             error = f"the value has {length} bytes, the limit is {limit}; send smaller {self.records}"
@@ -172,7 +185,7 @@ class RecordDecoder(ABC, Generic[_E]):
         if len(record.headers) > MAX_HEADERS:
             error = f"the record has {len(record.headers)} headers, the limit is {MAX_HEADERS}; send fewer headers"
             raise Refused(DeadLetterReason.TOO_LARGE, error)
-        if (around := record.size - len(record.value)) > self._settings.max_value_bytes:
+        if (around := record.size - len(value)) > self._settings.max_value_bytes:
             error = f"key and headers have {around} bytes, the limit is {self._settings.max_value_bytes}; send smaller headers"
             raise Refused(DeadLetterReason.TOO_LARGE, error)
 
@@ -208,6 +221,13 @@ class RecordDecoder(ABC, Generic[_E]):
 
     def _shapeless(self, flaw: str) -> Refusal:
         return Refusal(DeadLetterReason.UNDECODABLE, f"not {self.a_record}: {flaw}; correct the producer and send it again")
+
+
+def contents_digest(
+    record: Record, flow: str, sequence: int | None, parts: tuple[str, ...], time: Instant | None, previous: str | None
+) -> bytes:
+    """Return the digest of all that an event says. Headers are read by the format alone: producers' retries may change others."""
+    return blake2b(_pack((flow, sequence, parts, time, previous, record.key, record.value)), digest_size=8).digest()
 
 
 def checked_id(field: str, identifier: str) -> str:

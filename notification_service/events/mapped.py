@@ -8,17 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from hashlib import blake2b
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from notification_service.events.format import (
     BYTE_ORDER_MARK,
+    FLOW,
     DecodingSettings,
     RecordDecoder,
     Refused,
     checked_id,
+    contents_digest,
     find_encoding_flaw,
     find_reading_flaw,
     read_instant,
@@ -31,11 +32,11 @@ from resequencer.keys.configuration_key import Key
 from resequencer.keys.value_types import Text
 from resequencer.record import Record
 
+KEY = "key"
+"""The place of the unit that is the record's key."""
+
 POSITION, DIGEST = "position", "digest"
 """Ids that are mapped from nothing: no record is a duplicate; equal contents are one event."""
-
-FLOW = "events"
-"""The flow of all events if none is mapped."""
 
 SPRING_TYPES = "spring_json_header_types"
 """A record with this header has headers that Spring wrote: texts are in JSON, with quotes."""
@@ -43,7 +44,6 @@ SPRING_TYPES = "spring_json_header_types"
 _PLACE = re.compile(r"key|header:(?P<header>.+)|(?P<part>key|value):(?P<path>[^.]+(?:\.[^.]+)*)", re.DOTALL)
 _PART_BYTES = 150
 _NULL = msgspec.Raw(b"null")
-_pack = msgspec.msgpack.Encoder().encode
 _read_text = msgspec.json.Decoder(str).decode
 _read_list = msgspec.json.Decoder(list[msgspec.Raw] | None).decode
 
@@ -79,7 +79,7 @@ _OPTIONAL = Text(_PATTERN, _PLACES, "there is none")
 class Mapping(msgspec.Struct, frozen=True):
     """Where the fields of an event are; None: there is none. `id` may also be `position` or `digest`; None: `flow#sequence`."""
 
-    unit: Annotated[str, Key(Text(_PATTERN, _PLACES))] = "key"
+    unit: Annotated[str, Key(Text(_PATTERN, _PLACES))] = KEY
     sequence: Annotated[str | None, Key(_OPTIONAL)] = None
     flow: Annotated[str | None, Key(Text(_PATTERN, _PLACES, "all are one flow"))] = None
     id: Annotated[str | None, Key(Text(f"position|digest|{_PATTERN}", f"position, digest, {_PLACES}", "flow#sequence"))] = None
@@ -122,7 +122,7 @@ class MappedDecoder(RecordDecoder[Event]):
         place = self._places.get("time")
         time = self._time(found.instant("time"), "time" if place is None else f"time ({place.text})")
         parts = () if kind is None else (kind,)
-        digest = blake2b(_pack((flow, sequence, parts, time, previous, record.key, record.value)), digest_size=8).digest()
+        digest = contents_digest(record, flow, sequence, parts, time, previous)
         event_id = self._event_id(found, record, flow, sequence, digest)
         weight = _PART_BYTES * len(self._places)
         return Event(unit, flow, sequence, event_id, hash_id(event_id), digest, record, parts, weight, None, time, previous)

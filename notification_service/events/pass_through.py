@@ -17,7 +17,7 @@ STATUS = "passed-through"
 
 
 class PassThrough:
-    """Key, value and headers of a record leave as they came, with ours behind them; what requeueing has added does not."""
+    """Key, value, headers and timestamp leave as they came, with our headers behind; what requeueing has added does not."""
 
     def handle(self, envelope: Event, data: Any, marks: Marks, now: Instant) -> Handled:
         del data, now
@@ -31,7 +31,15 @@ class PassThrough:
         )
         headers = (*own_headers(record.headers), *((f"{OURS}{name}", value) for name, value in ours))
         passed = Notification(
-            identifier, envelope.unit, STATUS, record.value, headers, record.origin, key=record.key, prefix=OURS
+            identifier,
+            envelope.unit,
+            STATUS,
+            record.value,
+            headers,
+            record.origin,
+            key=record.key,
+            prefix=OURS,
+            timestamp=record.written_at,
         )
         return Handled((passed,))
 
@@ -48,34 +56,3 @@ def own_headers(headers: Headers) -> Headers:
         for name, value in headers
         if name != REQUEUED_FROM
     )
-
-
-class _NoData:
-    """Keeps no data of a unit. `resequencer.handler.DataHandler`."""
-
-    empty = None
-
-    def absorb(self, data: None, event: Event) -> None:
-        del event
-        return data
-
-    def fill(self, data: None, event: Event) -> None:
-        del event
-        return data
-
-    def refuse_too_much(self, data: None, event: Event, max_bytes: int, size: int) -> None:
-        """Nothing is kept, so nothing can be too much."""
-
-    def size_of(self, data: None) -> int:
-        del data
-        return 0
-
-    def encode(self, data: None) -> bytes:
-        del data
-        return b""
-
-    def decode(self, stored: bytes) -> None:
-        del stored
-
-
-NO_DATA = _NoData()

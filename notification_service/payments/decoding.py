@@ -39,7 +39,7 @@ _read_text = msgspec.json.Decoder(str).decode
 class EnvelopeDecoder(RecordDecoder[DataEnvelope]):
     """Decodes records of IPF to data envelopes."""
 
-    a_record, records = "an envelope", "envelopes"
+    a_record, records, needs_value = "an envelope", "envelopes", True
 
     def _event(self, record: Record) -> DataEnvelope:
         """Return the envelope in a record.
@@ -49,7 +49,7 @@ class EnvelopeDecoder(RecordDecoder[DataEnvelope]):
         data in another notation has another digest.
         """
         _check_schema_version(record)
-        wire = _read(record.value.removeprefix(BYTE_ORDER_MARK))
+        wire = _read((record.value or b"").removeprefix(BYTE_ORDER_MARK))
         unit = _unit(wire)
         flow = _flow(wire)
         sequence = self._sequence(bytes(wire.sequence))

@@ -13,9 +13,10 @@ from notification_service.payments.original import Originals
 from notification_service.payments.payment_data import PaymentData
 from notification_service.payments.port import Message, UsersHandler
 from resequencer.clock import Instant
-from resequencer.errors import PermanentError, TooLarge, TransientError, words_of
+from resequencer.errors import PermanentError, TooLarge, TransientError
 from resequencer.handler import Handled, Marks
 from resequencer.notification import Fact, Notification, notification_id
+from resequencer.users_code import call_guarded
 
 
 class ForeignHandler:
@@ -51,14 +52,11 @@ class ForeignHandler:
             PermanentError: The handler failed, or its answer cannot be used.
             TooLarge: The messages together, or they with the facts, are too large.
         """
-        try:
-            messages = list(self._handler.handle(envelope, data, marks, now, self._enrichment))
-        except (TransientError, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # Foreign code may raise anything. That costs its envelope, not the worker.
-            if type(error) is PermanentError:
-                raise
-            raise PermanentError(f"handler {self._name} raised {words_of(error)}") from error
+        messages = call_guarded(
+            f"handler {self._name}",
+            lambda: list(self._handler.handle(envelope, data, marks, now, self._enrichment)),
+            TransientError,
+        )
         self._check(messages, envelope)
         of_envelope, notifications, facts = self._facts(envelope, data, marks), list[Notification](), list[Fact]()
         group = of_envelope.group_headers if of_envelope else ()

@@ -29,7 +29,7 @@ class PaymentData(msgspec.Struct, frozen=True, array_like=True, gc=False):
             TooLarge: The unit could have more than `max_bytes` of payment data.
         """
         # All objects are within the record.
-        if size + len(envelope.record.value) > max_bytes and size + (came_bytes := _bytes_of(envelope)) > max_bytes:
+        if size + len(envelope.record.value or b"") > max_bytes and size + (came_bytes := _bytes_of(envelope)) > max_bytes:
             raise TooLarge(
                 f"the unit has {size} bytes of payment data and this envelope adds {came_bytes}; the limit is {max_bytes} "
                 "(stash-limit.bytes-per-unit)"

@@ -19,8 +19,8 @@ from notification_service.payments.notification_settings import NotificationSett
 from notification_service.payments.original import Original
 from notification_service.payments.payment_data import Bodies, PaymentData
 from resequencer.clock import Instant, instant_text
-from resequencer.errors import ConfigurationError, PermanentError, TransientError, words_of
-from resequencer.users_code import import_named
+from resequencer.errors import ConfigurationError, PermanentError, TransientError
+from resequencer.users_code import call_guarded, import_callable
 
 _encoder = msgspec.json.Encoder()
 
@@ -92,14 +92,7 @@ class CustomTarget:
             PermanentError: The callable raised anything else or returned no bytes, or the payment data cannot be read.
         """
         mapping = self._mapping(report, data)
-        try:
-            value = self._call(mapping)
-        except (TransientError, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # Foreign code may raise anything. That costs its envelope, not the worker.
-            if type(error) is PermanentError:
-                raise
-            raise PermanentError(f"{self._name} raised {words_of(error)}") from error
+        value = call_guarded(self._name, lambda: self._call(mapping), TransientError)
         if not isinstance(value, bytes):
             raise PermanentError(f"{self._name} returned {type(value).__name__} instead of bytes")
         return b"".join((value,))  # A subclass of bytes, such as numpy's, could not be stored.
@@ -116,25 +109,6 @@ def _takes_lookups(function: Callable[..., object]) -> bool:
         return "lookups" in signature(function).parameters
     except (TypeError, ValueError):  # The signature of a builtin may be unknown.
         return False
-
-
-def import_callable(name: str, path: str, wanted: str) -> Callable[..., object]:
-    """Import the callable `package.module:callable`. `path` is the configuration key for errors, `wanted` the expected kind.
-
-    Raises:
-        ConfigurationError: It does not exist, or cannot be imported or called.
-    """
-    try:
-        found = import_named(name)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # Importing runs foreign code, which may raise anything.
-        problem = f"{name!r} cannot be imported ({words_of(error)}); is its package on the Python path?"
-        raise ConfigurationError(path, problem) from error
-    if not callable(found):
-        raise ConfigurationError(path, f"{name!r} is a {type(found).__name__}; name {wanted}")
-    function: Callable[..., object] = found
-    return function
 
 
 TARGET_TYPE_KEY = "payment-status-notification.target-type"

@@ -40,7 +40,8 @@ class InFlightEnvelope(msgspec.Struct, frozen=True):
         return {"unit": self.unit, "partition": str(self.origin.partition), "position": str(self.origin)}
 
     def __str__(self) -> str:
-        return f"{self.kind.words} {self.origin} of unit {shown(self.unit)}"
+        of_unit = f" of unit {shown(self.unit)}" if self.unit else ""  # A record that is being read has none yet.
+        return f"{self.kind.words} {self.origin}{of_unit}"
 
 
 def identity_of(envelope: Event) -> str:

@@ -196,7 +196,7 @@ def acquire_locks(configuration: Configuration) -> list[int]:
         locks.append(RunLock(database.parent, database.name))
     if configuration.ingress.transport is TransportType.FILE:
         locks.append(InputLock(configuration.ingress.file_directory.resolve()))
-    if notification.transport is TransportType.FILE and configuration.aggregation.is_enabled:
+    if notification.transport is TransportType.FILE and configuration.counts_payments:
         # Beside the directory, for what is in it is input of another program.
         facts = configuration.aggregation.facts_directory.resolve()
         locks.append(RunLock(facts.parent, facts.name))

@@ -29,7 +29,6 @@ from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.kafka.core.client_options import KEPT_FOR_EVER, KafkaTopics
-from notification_service.payments.target_types import import_callable
 from notification_service.status.aggregation import AggregationReport, StoreStatus, aggregation_file
 from notification_service.status.file import SideFile
 from notification_service.supervision.locks import RunLock
@@ -38,6 +37,7 @@ from notification_service.supervision.system_clock import SystemClock, passed_ms
 from notification_service.wiring.working_directory import see_working_directory
 from resequencer.clock import Clock, SteadyClock, instant_text
 from resequencer.errors import ConfigurationError
+from resequencer.users_code import import_callable
 
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from notification_service.connectors.kafka.settings import KafkaSettings
@@ -68,19 +68,26 @@ class StoreNames(NamedTuple):
         return (self.values,) if self.name == PAYMENTS else (self.values, self.completions, self.dead_letters)
 
 
-def stores_of(configuration: Configuration) -> Iterator[StoreNames]:
-    """Yield the stores that the configuration names."""
+def payments_store(configuration: Configuration) -> StoreNames:
+    """Return the store of the payments of messages."""
     settings = configuration.aggregation
-    directory = settings.directory
-    yield StoreNames(
+    return StoreNames(
         PAYMENTS,
         settings.facts_topic,
         settings.values_topic,
         settings.reports_topic,
         settings.dead_letters_topic,
         settings.facts_directory,
-        directory / PAYMENTS,
+        settings.directory / PAYMENTS,
     )
+
+
+def stores_of(configuration: Configuration) -> Iterator[StoreNames]:
+    """Yield the stores of an aggregation worker: that of the payments of messages, if any come, and users' own."""
+    settings = configuration.aggregation
+    directory = settings.directory
+    if configuration.counts_payments:
+        yield payments_store(configuration)
     for name, _ in settings.stores:
         topics = (f"{name}-commands", f"{name}-store", f"{name}-completions", f"{name}-dead-letters")
         yield StoreNames(name, *topics, directory / name / "commands", directory / name)

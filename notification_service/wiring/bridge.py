@@ -9,10 +9,12 @@ from pathlib import Path
 from guardian.backoff import RetryWithBackoff
 from notification_service.bridge.runner import Bridge, BridgeSource, Start
 from notification_service.bridge.runner import BridgeReport as Running
-from notification_service.bridge.settings import SourceKind, StartKind
+from notification_service.bridge.settings import SourceKind, StartKind, keyed_by, with_key
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.transports import kafka_source_settings, mqtt_source_settings, xms_source_settings
 from notification_service.connectors.line_format import partition_of
+from notification_service.events.format import DecodingSettings
+from notification_service.events.settings import find_decoder
 from notification_service.simulator.generate.input import Input
 from notification_service.status.aggregation import BridgeReport, bridge_file
 from notification_service.supervision.stop_signal import StopSignal
@@ -20,10 +22,15 @@ from notification_service.supervision.system_clock import SystemClock
 from resequencer.clock import instant_text
 from resequencer.printable import without_secrets
 
+_ANY_SIZE = 2**62
+"""What is too large for the service gets its key, too."""
+
 
 def make_bridge(configuration: Configuration, stop: StopSignal) -> Bridge:
     """Return the bridge; nothing is connected yet."""
-    return Bridge(_source_of(configuration), _start_of(configuration), stop.wait)
+    decoder = find_decoder(configuration.ingress.events, DecodingSettings(needs_sequence=False, max_value_bytes=_ANY_SIZE))
+    keyed = with_key if decoder is None else keyed_by(decoder)
+    return Bridge(_source_of(configuration), _start_of(configuration), stop.wait, keyed)
 
 
 def make_report(configuration: Configuration) -> Callable[[Running], None]:

@@ -28,14 +28,32 @@ from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.events.format import DecodingSettings
-from notification_service.events.pass_through import NO_DATA, PASS_THROUGH, PAYMENTS, PassThrough
-from notification_service.events.settings import IPF, decoding_settings, find_decoder
+from notification_service.events.mapped import Mapping
+from notification_service.events.own_data import (
+    DATA_HANDLER_KEY,
+    LATEST_OBJECTS_NAME,
+    NO_DATA_NAME,
+    ForeignDataHandler,
+    OpeningHandler,
+    make_data_handler,
+    opened,
+)
+from notification_service.events.pass_through import PASS_THROUGH, PAYMENTS, PassThrough
+from notification_service.events.settings import (
+    IPF,
+    MAPPED,
+    EventsSettings,
+    decoding_settings,
+    find_decoder,
+    is_keyed_otherwise,
+    stored_format,
+)
 from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.enrichment import Enrichment
 from notification_service.payments.notification_settings import NotificationSettings, parse_notification_settings
-from notification_service.payments.payment_data import LATEST_OBJECTS
+from notification_service.payments.payment_data import LATEST_OBJECTS, PaymentData
 from notification_service.payments.port import VersionedHandler
-from notification_service.payments.settings import HandlerSettings, make_handler
+from notification_service.payments.settings import HandlerSettings, make_event_handler, make_handler
 from notification_service.payments.strategies import STRATEGY_KEY, StrategySettings, make_strategy
 from notification_service.supervision.system_clock import SystemClock, steady_clock
 from notification_service.wiring.aggregation import find_unusable
@@ -50,6 +68,7 @@ from resequencer.order import LONGEST_HOLD_MS, OrderKind
 from resequencer.record import Record
 from resequencer.strategies.port import Strategy
 from resequencer.turn.turn import TurnContext
+from resequencer.unit_codec import UnitCodec
 
 _MIN_OUTPUT_BYTES = 16 * 1024 * 1024
 
@@ -75,7 +94,7 @@ def compose(
 ) -> Parts:
     """Make the worker of a slot. It reads only the settings or the lookups, and creates and takes over nothing yet.
 
-    Envelopes are in `in_flight` while the handler or a user's own strategy has them.
+    Envelopes are in `in_flight` while the handler or a user's own code has them.
 
     Raises:
         ConfigurationError: Something named in the configuration cannot be used.
@@ -83,19 +102,27 @@ def compose(
     resequencer, run_directory = configuration.resequencer, configuration.notification.run_directory
     clock = steady_clock(run_directory, f"worker-{slot}", configuration.clock_trusted_after_ms, keeps=True)
     in_flight = in_flight or Untracked()
-    strategy, load = make_strategy_of(configuration, in_flight), partial(load_notification_settings, configuration)
-    handler = make_enriched_handler(configuration, partial(_make_handler, configuration), load)
+    strategy, load = make_strategy_of(configuration, in_flight), partial(_load_if_used, configuration)
+    data_handler = make_data_handler_of(configuration, in_flight)
+
+    def make(known: NotificationSettings | Enrichment) -> VersionedHandler:
+        made = _make_handler(configuration, known)
+        return OpeningHandler(made) if isinstance(data_handler, ForeignDataHandler) else made
+
+    handler = make_enriched_handler(configuration, make, load)
     problem_log, timeout_ms = LogRateLimit(), resequencer.processing_timeout_ms
     watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(problem_log, clock, timeout_ms).note)
-    decoder = _decoder(configuration, strategy)
+    decoder = _decoder(configuration, strategy, in_flight)
+    events = stored_format(configuration.ingress.events, decoder)
     context = TurnContext(
         strategy,
         watched,
-        data_handler_of(configuration),
+        data_handler,
         configuration.resequencer,
         SystemRandom(),
         handler,
         strategy_key=STRATEGY_KEY,
+        events=events,
     )
     storage = storage_kind(configuration).make(configuration, _random_token)
     registry = UnitRegistrySettings(
@@ -122,6 +149,10 @@ def compose(
         acknowledges_at_once=configuration.ingress.transport is TransportType.JMS,
         region=_region_limits(configuration),
         strategy_key=STRATEGY_KEY,
+        events=events,
+        replaced_events=configuration.ingress.events.replaces,
+        events_key=path_of(EventsSettings, "format"),
+        watches_keys=is_keyed_otherwise(configuration.ingress.events),
     )
     if is_region(configuration):
         takes_whole_batches = configuration.region.trigger is Trigger.OPERATOR_DRIVEN
@@ -138,11 +169,12 @@ def refuse_unusable(configuration: Configuration) -> None:
         ConfigurationRefused: Lists everything that cannot be used.
     """
     problems: list[ConfigurationError] = []
-    for read in (make_strategy_of, make_handler_of, storage_kind(configuration).name):
+    for read in (make_decoder, make_handler_of, make_data_handler_of, storage_kind(configuration).name):
         try:
             read(configuration)
         except ConfigurationError as error:
-            problems.append(error)
+            if str(error) not in map(str, problems):  # The decoder needs the strategy.
+                problems.append(error)
     problems += find_unusable_clients(configuration)
     for name, _ in configuration.aggregation.stores if configuration.aggregation.is_enabled else ():
         problems += find_unusable(configuration, name)
@@ -156,23 +188,38 @@ def make_strategy_of(configuration: Configuration, in_flight: InFlight | None = 
     return make_strategy(settings_from(StrategySettings, configuration.resequencer), in_flight)
 
 
-def make_decoder(configuration: Configuration) -> Decoder:
-    """The decoder of the workers, for other programs that read events.
+def make_codec(configuration: Configuration) -> UnitCodec:
+    """Return what restores the workers' units, for other programs that show them.
 
     Raises:
         ConfigurationError: The strategy cannot be used.
     """
+    strategy = make_strategy_of(configuration)
+    decoder = _decoder(configuration, strategy)
+    events = stored_format(configuration.ingress.events, decoder)
+    return UnitCodec(strategy, decoder.decode, make_data_handler_of(configuration), STRATEGY_KEY, events)
+
+
+def make_decoder(configuration: Configuration) -> Decoder:
+    """The decoder of the workers, for other programs that read events.
+
+    Raises:
+        ConfigurationError: The strategy or the format cannot be used.
+    """
     return _decoder(configuration, make_strategy_of(configuration))
 
 
-def _decoder(configuration: Configuration, strategy: Strategy) -> Decoder:
+def _decoder(configuration: Configuration, strategy: Strategy, in_flight: InFlight | None = None) -> Decoder:
     ingress = configuration.ingress
     settings = decoding_settings(strategy, configuration.resequencer.first_sequence, ingress.max_record_bytes)
-    return find_decoder(ingress.events, settings) or EnvelopeDecoder(settings)
+    if ingress.events.format == MAPPED:
+        _refuse_unmapped(strategy, ingress.events.mapped, needs_time=settings.needs_time)
+    return find_decoder(ingress.events, settings, in_flight) or EnvelopeDecoder(settings)
 
 
 def make_unit_finder(configuration: Configuration) -> Callable[[Record], str | None] | None:
     """Return how the unit of a record is found that need not be an event; None for IPF's, whose values name it."""
+    see_working_directory()
     lenient = DecodingSettings(needs_sequence=False, max_value_bytes=configuration.ingress.max_record_bytes, first_sequence=0)
     decoder = find_decoder(configuration.ingress.events, lenient)
     if decoder is None:
@@ -185,18 +232,38 @@ def make_unit_finder(configuration: Configuration) -> Callable[[Record], str | N
     return find_unit
 
 
-def data_handler_of(configuration: Configuration) -> DataHandler:
-    """Return what keeps the units' data: those of payments, which only IPF's envelopes have."""
-    return LATEST_OBJECTS if configuration.ingress.events.format == IPF else NO_DATA
+def make_data_handler_of(configuration: Configuration, in_flight: InFlight | None = None) -> DataHandler:
+    """Return what keeps the units' data; a user's own class is also looked for in the working directory.
+
+    Raises:
+        ConfigurationError: The user's class cannot be used, or not with the handler of payments.
+    """
+    see_working_directory()
+    by_default = LATEST_OBJECTS_NAME if configuration.ingress.events.format == IPF else NO_DATA_NAME
+    name = configuration.notification.data_handler or by_default
+    max_bytes = configuration.resequencer.stash_bytes
+    made = make_data_handler(name, {LATEST_OBJECTS_NAME: LATEST_OBJECTS}, max_bytes, in_flight)
+    if configuration.notification.handler == PAYMENTS and not isinstance(opened(made.empty), PaymentData):
+        problem = f"{name!r} cannot be used: handler = {PAYMENTS} reports PaymentData, and its empty is none"
+        raise ConfigurationError(DATA_HANDLER_KEY, problem)
+    return made
+
+
+def _refuse_unmapped(strategy: Strategy, mapping: Mapping, *, needs_time: bool) -> None:
+    """Refuse a strategy, maybe a user's own, that needs what the mapping does not give: each event would be a dead letter."""
+    for needs, field, what in ((strategy.needs_sequence, "sequence", "numbers"), (needs_time, "time", "times")):
+        if needs and getattr(mapping, field) is None:
+            problem = f"{strategy.name} orders by {what}, and none is mapped: give {path_of(Mapping, field)}"
+            raise ConfigurationError(STRATEGY_KEY, problem)
 
 
 def load_notification_settings(configuration: Configuration) -> NotificationSettings:
-    """The rows of the settings file; none if no notifications are made.
+    """The rows of the settings file; none if no notifications of payments are made.
 
     Raises:
         ConfigurationError: It cannot be read, or a row is refused.
     """
-    if configuration.notification.handler == PASS_THROUGH:
+    if configuration.ingress.events.format != IPF or configuration.notification.handler == PASS_THROUGH:
         return NotificationSettings(())
     file = configuration.notification.settings
     try:
@@ -220,25 +287,34 @@ def make_handler_of(configuration: Configuration) -> Handler:
     If lookups were published, their settings count, and this handler has none.
     """
     is_published = find_current(configuration) is not None
-    return _make_handler(configuration, NotificationSettings(()) if is_published else load_notification_settings(configuration))
+    return _make_handler(configuration, NotificationSettings(()) if is_published else _load_if_used(configuration))
+
+
+def _load_if_used(configuration: Configuration) -> NotificationSettings:
+    """As `load_notification_settings`; without rows for a handler that uses none."""
+    is_used = configuration.notification.handler != PASS_THROUGH
+    return load_notification_settings(configuration) if is_used else NotificationSettings(())
 
 
 def _make_handler(configuration: Configuration, known: NotificationSettings | Enrichment) -> VersionedHandler:
     if configuration.notification.handler == PASS_THROUGH:
         return PassThrough()
     see_working_directory()
-    return make_handler(handler_settings(configuration), known)
+    settings = handler_settings(configuration)
+    return make_handler(settings, known) if configuration.ingress.events.format == IPF else make_event_handler(settings)
 
 
 def handler_settings(configuration: Configuration) -> HandlerSettings:
     """Return the handler's settings; the audit uses them too."""
+    data_handler = configuration.notification.data_handler
     return settings_from(
         HandlerSettings,
         configuration.resequencer,
         target_type=configuration.notification.target_type,
         handler=None if configuration.notification.handler == PAYMENTS else configuration.notification.handler,
         max_bytes=output_bytes(configuration.ingress.max_record_bytes),
-        makes_facts=configuration.aggregation.is_enabled,
+        makes_facts=configuration.counts_payments,
+        data_handler=None if data_handler in (LATEST_OBJECTS_NAME, NO_DATA_NAME) else data_handler,
     )
 
 

@@ -31,7 +31,6 @@ from notification_service.console.unit_story import Left
 from notification_service.events.pass_through import PASS_THROUGH
 from notification_service.jobs.topic_archive.local_reading import find_newest, find_path
 from notification_service.jobs.topic_archive.manifest import Ends
-from notification_service.payments.strategies import STRATEGY_KEY
 from notification_service.status.aggregation import AggregationStatus, BridgeStatus
 from notification_service.status.delivery import DeliveryStatus
 from notification_service.status.report import Identity, State, report
@@ -43,9 +42,9 @@ from notification_service.wiring.aggregation import (
     open_completions,
     open_copies,
     open_view,
-    stores_of,
+    payments_store,
 )
-from notification_service.wiring.composition import data_handler_of, make_decoder, make_order_book, make_strategy_of
+from notification_service.wiring.composition import make_codec, make_order_book
 from notification_service.wiring.dead_letter_stores import open_store
 from notification_service.wiring.delivery import make_ledger, order_delivery
 from notification_service.wiring.local_workers import LocalWorkers
@@ -56,7 +55,6 @@ from resequencer.clock import Instant
 from resequencer.errors import ConfigurationError
 from resequencer.printable import without_secrets
 from resequencer.record import Partition
-from resequencer.unit_codec import UnitCodec
 from storage.view_port import StorageView
 
 if TYPE_CHECKING:
@@ -72,7 +70,7 @@ class LocalGroups:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
-        self._names = next(stores_of(configuration))
+        self._names = payments_store(configuration)
         self._lock = Lock()
         self._claimed: Path | None = None
         self._held: RunLock | None = None
@@ -237,7 +235,7 @@ _LAG_UNITS = {
 
 def console_sources(configuration: Configuration) -> Sources:
     """Nothing is connected or read yet."""
-    strategy, clock = make_strategy_of(configuration), SystemClock()
+    codec, clock = make_codec(configuration), SystemClock()
     partitions, run_directory = InputPartitions(configuration), configuration.notification.run_directory
     return Sources(
         find_report=_find_report_of(configuration),
@@ -245,7 +243,7 @@ def console_sources(configuration: Configuration) -> Sources:
         find_partitions=partitions.find,
         find_ends=partitions.find_ends,
         open_dead_letters=_dead_letters_of(configuration),
-        codec=UnitCodec(strategy, make_decoder(configuration).decode, data_handler_of(configuration), STRATEGY_KEY),
+        codec=codec,
         workers=LocalWorkers(configuration),
         regions=LocalRegions(configuration),
         clock=clock,
@@ -264,7 +262,7 @@ def console_sources(configuration: Configuration) -> Sources:
         open_ledger=partial(make_ledger, configuration) if configuration.delivery.of_ledger else None,
         direct_receivers=tuple(name for name, _ in configuration.delivery.of_topics),
         order_delivery=partial(order_delivery, configuration),
-        groups=LocalGroups(configuration) if configuration.aggregation.is_enabled else None,
+        groups=LocalGroups(configuration) if configuration.counts_payments else None,
     )
 
 

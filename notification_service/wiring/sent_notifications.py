@@ -121,7 +121,7 @@ def _read(line: bytes, unit: str) -> LeftNotification | None:
     read = decode_line(line)
     if not isinstance(read, Line) or find_unit(read.key, own_texts(read.headers)) != unit:
         return None
-    return read_notification(read.headers, read.value)
+    return read_notification(read.headers, read.content)
 
 
 def read_notification(headers: Headers, value: bytes) -> LeftNotification:

@@ -33,6 +33,9 @@ from resequencer.settings import ResequencerSettings
 _log = logging.getLogger("resequencer.daemon")
 
 
+_READING = CallKind.READING
+
+
 class WorkerInFlight:
     """Call `look` before each cycle and `forget_those_that` after it: an envelope that ended another worker may be
     ours now.
@@ -67,7 +70,8 @@ class WorkerInFlight:
         suspect = self._known.get(origin)
         if suspect is None:
             return
-        if suspect.identity != identity_of(envelope):
+        # What is read has another identity than the event that comes of it.
+        if suspect.identity != identity_of(envelope) and (suspect.kind is _READING) == (kind is _READING):
             self._suspects.forget(suspect)  # Its topic was recreated, or its file replaced: this is another record.
             return
         is_refused = suspect.is_condemned and suspect.kind == kind
@@ -82,7 +86,8 @@ class WorkerInFlight:
             f"{suspect.kind.words} it ended {suspect.exits} workers, the last of which {suspect.last_exit}; {REMEDY}"
         )
         places = {"unit": suspect.unit, "partition": str(suspect.origin.partition), "position": str(suspect.origin)}
-        _log.error("%s of unit %s becomes a dead letter: %s", suspect.origin, shown(suspect.unit), error, extra=places)
+        of_unit = f" of unit {shown(suspect.unit)}" if suspect.unit else ""
+        _log.error("%s%s becomes a dead letter: %s", suspect.origin, of_unit, error, extra=places)
         raise error
 
 

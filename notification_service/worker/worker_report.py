@@ -81,10 +81,17 @@ def with_metrics(
         ),
         last_cycle=metrics.last_cycle,
         unavailable=dict(nlargest(_SERVERS, units_report.unavailable.items(), key=itemgetter(1))),
-        notes=(*standing.notes, *(() if cycle.orders_problem is None else (cycle.orders_problem,))),
+        notes=(*standing.notes, *(() if cycle.orders_problem is None else (cycle.orders_problem,)), *_about_keys(metrics)),
         histograms=metrics.histograms.report(),
         orders=dict(metrics.orders),
     )
+
+
+def _about_keys(metrics: Metrics) -> tuple[str, ...]:
+    if not metrics.counts["several_keys"]:
+        return ()
+    problem = "there are units whose records have different keys (several_keys): their events may be in several partitions"
+    return (f"{problem}, and are in order within each of them alone. Let producers use the unit as the key",)
 
 
 def _unit_wait(key: UnitKey, waits: Waits) -> UnitWait:

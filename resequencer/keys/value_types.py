@@ -119,21 +119,26 @@ class Foreign(_OrNull, msgspec.Struct, frozen=True):
 
 
 class OptionOrForeign(_OrNull, msgspec.Struct, frozen=True):
-    """One of the options, or a user's own as `package.module:Name`. Null is the first option."""
+    """One of the options, or a user's own as `package.module:Name`. Null is the first option, or stays null if `by_default` says
+    what that means.
+    """
 
     options: tuple[str, ...]
     foreign: str
+    by_default: str = ""
 
     @property
     def null(self) -> str:  # type: ignore[override]  # It is computed here.
-        return self.options[0]
+        return self.by_default or self.options[0]
 
     @property
     def what(self) -> str:
         return f"one of {', '.join(self.options)}, or your own as package.module:{self.foreign}"
 
-    def read(self, value: Any) -> str:
-        text = self.options[0] if value is None else unquoted(value) if isinstance(value, str) else ""
+    def read(self, value: Any) -> str | None:
+        if value is None:
+            return None if self.by_default else self.options[0]
+        text = unquoted(value) if isinstance(value, str) else ""
         if text in self.options or _FOREIGN.fullmatch(text):
             return text
         raise Mismatch

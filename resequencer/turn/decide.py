@@ -122,7 +122,8 @@ def change_of(turn: Turn) -> UnitChange:
     added = tuple([encode_entry(each) for each in turn.added.values()]) if turn.added else ()
     handler = turn.context.data_handler
     data = None if unit.data is (handler.empty if turn.is_last else turn.data_before) else handler.encode(unit.data)
-    return UnitChange(unit.name, encode_state(unit, turn.strategy), turn.waits, added, tuple(turn.removed), data)
+    state = encode_state(unit, turn.strategy, turn.context.events)
+    return UnitChange(unit.name, state, turn.waits, added, tuple(turn.removed), data)
 
 
 def _dead_letter_undecodable(turn: Turn) -> None:

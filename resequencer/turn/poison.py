@@ -17,6 +17,7 @@ from resequencer.errors import PermanentError, TransientError, our_mistake
 from resequencer.event import Event
 from resequencer.handler import Handled, Handler, Marks, Profiles
 from resequencer.order import OrderResult
+from resequencer.record import Record
 from resequencer.strategies.registry import ForeignStrategy
 from resequencer.turn.decide import change_of, run
 from resequencer.turn.orders import Ended, report
@@ -78,7 +79,7 @@ def without_poison(
             if poison is None or not isinstance(error, Exception):
                 unit.restore(before)
                 raise
-            undecodable = Undecodable(poison.record, DeadLetterReason.HANDLER_FAILED, our_mistake(error))
+            undecodable = _undecodable(poison.record, error)
             if any(each.record is poison.record for each in came):
                 came = tuple(each for each in came if each.record is not poison.record)
                 aside.append(undecodable)
@@ -87,6 +88,12 @@ def without_poison(
                 raise
         else:
             return turn
+
+
+def _undecodable(record: Record, error: Exception) -> Undecodable:
+    if isinstance(error, PermanentError):  # A user's own code failed, and the text says so.
+        return Undecodable(record, error.reason, str(error))
+    return Undecodable(record, DeadLetterReason.HANDLER_FAILED, our_mistake(error))
 
 
 def guarded(context: TurnContext) -> TurnContext:

@@ -13,7 +13,7 @@ from resequencer.batch import WITHOUT_END
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
 from resequencer.errors import PermanentError, TransientError
-from resequencer.event import Event
+from resequencer.event import FIRST_FORMAT, Event
 from resequencer.handler import UNMARKED, DataHandler, Handled, Handler, Marks, Profiles
 from resequencer.notification import Fact, Notification
 from resequencer.order import OrderOutcome
@@ -34,8 +34,8 @@ class TurnContext(msgspec.Struct, frozen=True):
     With `stores_turns` each turn that changes its unit says what is to be stored, as a durable storage needs it. Without it only
     the turn before the actor stops does: until then nothing but the actor is asked for the unit.
 
-    `strategy_key` is the configuration key of the strategy, for errors. `step`, `arrived`, `gathers` and `releases_by_wait` are
-    the strategy's, looked up once.
+    `strategy_key` is the configuration key of the strategy, for errors. `events` names the format of the events. `step`,
+    `arrived`, `gathers` and `releases_by_wait` are the strategy's, looked up once.
     """
 
     strategy: Strategy
@@ -46,6 +46,7 @@ class TurnContext(msgspec.Struct, frozen=True):
     profiles: Profiles | None = None
     stores_turns: bool = True
     strategy_key: str = "strategy"
+    events: str = FIRST_FORMAT
     step: Callable[[Any, Event], tuple[Any, bool] | None] | None = None
     arrived: Callable[[Event, Instant], Event] | None = None
     gathers: bool = False

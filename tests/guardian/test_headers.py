@@ -17,7 +17,7 @@ from resequencer.clock import instant_of
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.record import Cut, Origin, OutputNumber, Partition, Record
 
-NAMES = {value for name, value in vars(guardian.headers).items() if name[0] != "_" and name.isupper() and isinstance(value, str)}
+NAMES = {value for name, value in vars(guardian.headers).items() if name.isupper() and name[0] != "_" and isinstance(value, str)}
 WORDS = {"channel", "incomplete", "language", "late", "schedule"}
 """Names of headers that are also names of columns, counts and the like: they count only where a header's name stands."""
 BARE_LOOP = Path("benchmarks/_bare_loop.py")

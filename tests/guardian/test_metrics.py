@@ -8,9 +8,10 @@ import msgspec
 import pytest
 from harness.service_under_test import BEGINNING, P0, P1, STEP_MS, FakeClock, Service
 
-from guardian.metrics import HistogramReport
+from guardian.metrics import HistogramReport, KeysOfUnits
 from guardian.ports import Polled, PublishRefused, Transport
 from resequencer.clock import Instant
+from resequencer.record import Origin, Partition, Record
 
 SECOND = 1_000
 
@@ -174,3 +175,29 @@ def test_after_a_start_the_lag_counts_from_the_last_record_read_or_is_not_known(
     service.cycle.run_once()
     assert owned.find_lag_ms(service.clock.now()) == 60 * SECOND
     service.kill()
+
+
+def keyed(key: bytes | None, partition: int = 0) -> Record:
+    return Record(Origin(Partition("T", partition), 1), b"", key)
+
+
+def found_of(*came: tuple[str, Record]) -> list[bool]:
+    keys = KeysOfUnits()
+    return [keys.is_found(unit, record) for unit, record in came]
+
+
+def test_a_unit_whose_records_have_different_keys_is_found_once():
+    came = [("u", keyed(b"1")), ("w", keyed(b"2")), ("u", keyed(b"2")), ("u", keyed(b"3")), ("u", keyed(b"1"))]
+    assert found_of(*came) == [False, False, True, False, False]
+
+
+def test_records_without_a_key_are_found_if_they_are_in_different_partitions():
+    assert found_of(("u", keyed(None)), ("u", keyed(None)), ("u", keyed(None, 1))) == [False, False, True]
+    assert found_of(("u", keyed(b"1")), ("u", keyed(b"1", 1))) == [False, False]
+
+
+def test_units_that_came_longest_ago_are_forgotten():
+    keys = KeysOfUnits()
+    assert not any(keys.is_found(f"u{each}", keyed(b"1")) for each in range(10_001))
+    assert [keys.is_found(unit, keyed(b"2")) for unit in ("u0", "u10000")] == [False, True]
+    assert len(keys._last) == 10_000

@@ -32,7 +32,7 @@ from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.line_format import Line, decode_line, encode_line
 from notification_service.events.format import DecodingSettings
 from notification_service.events.mapped import Mapping
-from notification_service.events.pass_through import NO_DATA
+from notification_service.events.own_data import NO_DATA
 from notification_service.events.settings import IPF, EventsSettings, decoding_settings, find_decoder
 from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.envelope import DataEnvelope
@@ -40,6 +40,7 @@ from notification_service.payments.payment_data import LATEST_OBJECTS, PaymentDa
 from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.clock import Instant
 from resequencer.errors import DependencyUnavailable, PermanentError, TransientError
+from resequencer.event import FIRST_FORMAT, Decoder
 from resequencer.handler import DataHandler, Handled, Marks
 from resequencer.notification import Fact, Notification
 from resequencer.record import Partition
@@ -144,7 +145,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     strategy: str = "SEQUENCE"
     settings: StrategySettings | None = None
-    events: EventsSettings = EventsSettings(IPF, Mapping())
+    records: EventsSettings = EventsSettings(IPF, Mapping())
     storage: str = "embedded"
     batch_size: int = 500
     acknowledge_handled: bool = False
@@ -158,13 +159,15 @@ class Plan(msgspec.Struct, frozen=True):
     has_facts: bool = False
     region: RegionLimits = RegionLimits()
     takes_whole_batches: bool = False
+    events: str = FIRST_FORMAT
+    replaced_events: str | None = None
 
 
 class Service:
     """A worker and its directory. `start`, `stop` and `kill` may follow each other as often as one likes.
 
-    `around_transport` and `around_storage` wrap the real ones at each start. `files` replaces the system's file operations;
-    `forgotten` counts the units that were idle for long enough while it ran.
+    `around_transport`, `around_storage` and `around_decoder` wrap the real ones at each start. `files` replaces the system's file
+    operations; `forgotten` counts the units that were idle for long enough while it ran.
     """
 
     def __init__(self, directory: Path, plan: Plan = Plan(), **changes: Any) -> None:  # noqa: B008 - frozen.
@@ -177,6 +180,7 @@ class Service:
         self.files: FileOperations = SystemFiles()
         self.around_transport: Callable[[Transport], Transport] = lambda transport: transport
         self.around_storage: Callable[[Storage], Storage] = lambda storage: storage
+        self.around_decoder: Callable[[Decoder], Decoder] = lambda decoder: decoder
         self.book = OrderFiles(directory / "orders", directory / "out", SystemFiles())
         self.is_stopping = False
         self.pauses: list[int] = []
@@ -211,10 +215,11 @@ class Service:
         plan = self.plan
         first = 1 if plan.settings is None else plan.settings.first_sequence
         decoding = decoding_settings(self.strategy, first, DecodingSettings(needs_sequence=True).max_value_bytes)
-        decoder = find_decoder(plan.events, decoding) or EnvelopeDecoder(decoding)
-        data_handler: DataHandler = LATEST_OBJECTS if plan.events.format == IPF else NO_DATA
+        decoder = self.around_decoder(find_decoder(plan.records, decoding) or EnvelopeDecoder(decoding))
+        data_handler: DataHandler = LATEST_OBJECTS if plan.records.format == IPF else NO_DATA
         mistakes = getattr(self.handler, "mistakes", Mistakes())
         context = TurnContext(faltering(self.strategy, mistakes), self.handler, data_handler, plan.resequencer, NoChance())
+        context = msgspec.structs.replace(context, events=plan.events)
         storage = self._new_storage()
         registry = msgspec.structs.replace(plan.registry, can_reload=storage.is_durable)
         directories = (self.directory / "in", self.directory / "out")
@@ -234,6 +239,7 @@ class Service:
         bounds = (plan.acknowledge_handled, plan.done_characters, plan.retention_ms, plan.portion_bytes)
         cycle_settings = CycleSettings(self.strategy.name, plan.batch_size, 0, *bounds)
         cycle_settings = msgspec.structs.replace(cycle_settings, region=plan.region, takes_whole_batches=plan.takes_whole_batches)
+        cycle_settings = msgspec.structs.replace(cycle_settings, events=plan.events, replaced_events=plan.replaced_events)
         self._cycle = Cycle(self._servers, tools, cycle_settings)
         self._cycles = RegionCycles(self._cycle, self._servers, tools, self._wait)
         # The clock stands still between two cycles.

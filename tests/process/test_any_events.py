@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from harness.processes.operated_service import INGRESS, NOTIFICATION, RESEQUENCER, OperatedService
 from harness.waiting import wait_until
+from msgspec.structs import replace
 
 from notification_service.connectors.line_format import Line, decode_line, encode_line
+from notification_service.supervision.exit_code import ExitCode
 
 pytestmark = pytest.mark.slow
 ORDERS, EACH = 60, 6
@@ -100,10 +102,13 @@ def test_what_is_lost_is_named_in_the_header_of_what_does_not_wait_any_more(new_
     make, settings = FORMATS["cloudevents"]
     service = new_service(*SHOP, *settings, f"{RESEQUENCER} {{ strategy = SEQUENCE, stash-timeout = 1s }}")
     service.in_directory.mkdir(parents=True)
-    (service.in_directory / "partition-0.jsonl").write_bytes(b"".join(encode_line(make(1, number)) for number in (1, 3)))
+    events = [replace(make(1, number), key=b"%d" % number) for number in (1, 3)]
+    (service.in_directory / "partition-0.jsonl").write_bytes(b"".join(map(encode_line, events)))
     service.start()
     out = service.out_directory / "notifications.jsonl"
     wait_until(lambda: out.exists() and out.read_bytes().count(b"\n") == 2, "both leave")
+    service.wait_for_report(lambda report: report.counts.get("several_keys") == 1, "counted the unit with two keys")
+    assert "note: there are units whose records have different keys" in service.verb("status").stdout
     assert service.stop() == 0
     marks = [dict(decode_line(each).headers) for each in out.read_bytes().splitlines()]  # type: ignore[union-attr]
     assert [each.get("resequencer-incomplete") for each in marks] == [None, b"sequence:2"]
@@ -126,3 +131,32 @@ def test_what_cannot_be_is_refused_by_check_with_its_key(
     assert checked.returncode != 0
     assert key in checked.stderr
     assert remedy in checked.stderr
+
+
+def test_another_format_is_refused_until_an_operator_accepts_it_and_what_waited_leaves_in_order(
+    new_service: Callable[..., OperatedService],
+) -> None:
+    make, settings = FORMATS["cloudevents"]
+    service = new_service(*SHOP, f"{RESEQUENCER}.strategy=SEQUENCE")
+    service.in_directory.mkdir(parents=True)
+    source, out = service.in_directory / "partition-0.jsonl", service.out_directory / "notifications.jsonl"
+    source.write_bytes(b"".join(encode_line(make(1, number)) for number in (1, 3, 4)))
+    service.start(*settings)
+    wait_until(lambda: out.exists() and out.read_bytes().count(b"\n") == 1, "the first leaves")
+    assert service.stop() == 0
+    mapping = 'unit = "header:ce_subject", sequence = "header:ce_sequence", id = "header:ce_id"'
+    other = f"{INGRESS}.events {{ format = mapped, mapped {{ {mapping} }} }}"
+    service.start(other)
+    assert service.wait() == ExitCode.CONFIGURATION_REFUSED
+    refusal = service.log_file.read_text()
+    assert f"{INGRESS}.events.format: events are read as mapped-" in refusal
+    assert "what is stored was read as cloudevents: an event that comes again would not be recognised" in refusal
+    with source.open("ab") as appended:
+        appended.write(encode_line(make(1, 2)))
+    service.start(other, f"{INGRESS}.events.replaces=cloudevents", f"{RESEQUENCER}.stash-timeout=1s")
+    wait_until(lambda: out.read_bytes().count(b"\n") == 4, "all leave")
+    assert service.stop() == 0
+    lines = [decode_line(each) for each in out.read_bytes().splitlines()]
+    found = [(json.loads(each.value)["number"], dict(each.headers)) for each in lines]  # type: ignore[union-attr]
+    assert [number for number, _ in found] == [1, 2, 3, 4]
+    assert ["resequencer-possible-duplicate" in headers for _, headers in found] == [False, True, True, True]

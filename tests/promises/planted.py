@@ -589,7 +589,7 @@ PLANTED = (
         "To MQTT, too, the messages of a unit come in order.",
         _REGIONS,
         "notification_service/connectors/mqtt/sink.py",
-        "lane = place if record.key is None else (partition, record.key)",
+        "lane = place if unit is None else (partition, unit)",
         "lane = (partition, place)",
         (
             "tests/notification_service/connectors/mqtt/test_sending.py::test_it_is_over_when_each_message_is_confirmed_and_units_stay_in_order",
@@ -716,6 +716,64 @@ PLANTED = (
         (
             "tests/notification_service/delivery/schedules/core/test_request.py::test_the_id_is_that_of_schedule_tick_and_key_alone_and_never_changes",
             "tests/notification_service/delivery/schedules/test_sinks.py::test_each_key_has_one_request_at_each_tick[postgresql]",
+        ),
+    ),
+    PlantedFault(
+        "header-of-ours-from-a-handler",
+        "A user's own handler that gives a header of the service costs its event a dead letter.",
+        _CONTRACT.format("19. Events of other formats"),
+        "notification_service/events/own_handler.py",
+        "if (reserved := find_reserved(own)) is not None:",
+        "if (reserved := find_reserved(())) is not None:",
+        ("tests/notification_service/events/test_own_handler.py::test_a_header_of_the_service_is_refused",),
+    ),
+    PlantedFault(
+        "format-that-ends-its-worker",
+        "Whatever a user's own format raises makes its record a dead letter.",
+        _CONTRACT.format("19. Events of other formats"),
+        "resequencer/users_code.py",
+        "except BaseException as error:  # Foreign code may raise anything.\n        if type(error)",
+        "except Exception as error:\n        if type(error)",
+        ("tests/notification_service/events/test_own_format.py::test_what_it_raises_is_the_error_of_the_dead_letter",),
+    ),
+    # Events of other formats
+    PlantedFault(
+        "another-format-begins",
+        "What is stored in one format of events is not continued in another one.",
+        _CONTRACT.format("19. Events of other formats"),
+        "guardian/partitions.py",
+        "if header.is_empty or stored == settings.events or not self._storage.is_durable:",
+        "if header.is_empty or stored == settings.events or self._storage.is_durable:",
+        ("tests/guardian/test_another_format.py::test_a_start_is_refused_while_something_waits_and_also_while_nothing_does",),
+    ),
+    PlantedFault(
+        "another-format-unmarked",
+        "After another format was accepted, output of what came until then is marked.",
+        _CONTRACT.format("19. Events of other formats"),
+        "guardian/partitions.py",
+        "heal_offset=max(plan.heal_offset, end)",
+        "heal_offset=plan.heal_offset",
+        ("tests/guardian/test_another_format.py::test_what_came_until_an_operator_accepts_it_is_marked_and_nothing_later",),
+    ),
+    PlantedFault(
+        "entry-of-another-unit",
+        "What waits and is of another unit in the format of today is a dead letter.",
+        _CONTRACT.format("19. Events of other formats"),
+        "resequencer/unit_codec.py",
+        "if envelope.unit != unit:",
+        "if not envelope.unit:",
+        ("tests/guardian/test_another_format.py::test_what_is_of_another_unit_now_is_a_dead_letter_at_its_deadline",),
+    ),
+    PlantedFault(
+        "binary-value-typed",
+        "A dead letter of other events whose value is not text is edited from a file alone.",
+        _CONTRACT.format("19. Events of other formats"),
+        "notification_service/console/dead_letter_pages.py",
+        "if not self.can_be_typed(stored):",
+        "if not stored:",
+        (
+            "tests/notification_service/console/test_pages.py"
+            "::test_of_other_events_a_value_that_is_not_text_is_edited_in_a_file_alone",
         ),
     ),
 )

@@ -7,8 +7,10 @@ from harness.recipes import PAGE, ROOT, Recipe
 
 NAMES = (
     "a strategy",
+    "a format",
     "a target type",
     "a handler",
+    "a data handler",
     "a lookup",
     "a store of your own",
     "a storage",
@@ -35,8 +37,8 @@ def test_each_file_that_a_recipe_names_exists(name):
     assert recipe.paths
 
 
-@pytest.mark.parametrize("name", ["a strategy", "a target type", "a handler", "a lookup", "a store of your own"])
+@pytest.mark.parametrize("name", NAMES[: NAMES.index("a storage")])
 def test_what_a_user_adds_lies_outside_of_the_project_and_needs_no_edit_of_it(name):
     recipe = Recipe(name)
     assert "```diff" not in recipe.text
-    assert {path.partition("/")[0] for path in recipe.files} <= {"payments", "tests", "conf", "desks.csv"}
+    assert {path.partition("/")[0] for path in recipe.files} <= {"payments", "shop", "tests", "conf", "desks.csv"}

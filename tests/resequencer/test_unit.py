@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from notification_service.payments.envelope import MAX_OBJECTS
 from notification_service.payments.payment_data import LATEST_OBJECTS
 from notification_service.payments.strategies import StrategySettings, make_strategy
-from resequencer.errors import ConfigurationError
+from resequencer.errors import ConfigurationError, TransientError
+from resequencer.event import FIRST_FORMAT
+from resequencer.order import OrderKind
 from resequencer.record import Origin, Record
 from resequencer.storage_port import StorageRefused, WaitKind
 from resequencer.strategies.sequence import MAX_FLOWS
 from resequencer.unit import Wake, entry_of
-from resequencer.unit_codec import UnitCodec
+from resequencer.unit_codec import UnitCodec, encode_state
 
 EVENT = {"eventName": "PaymentAccepted", "processFlowName": "PaymentInitiationFlow", "reasonCode": "AC04"}
 
@@ -140,8 +142,8 @@ def test_an_idle_unit_begins_afresh_under_another_strategy_with_its_handled_ids(
 def test_a_state_of_a_newer_format_is_refused_with_the_remedy(envelopes):
     unit = drive("SEQUENCE")
     unit.arrive(envelopes(1))
-    newer = msgspec.structs.replace(unit.stored, state=msgspec.msgpack.encode([3, {"quite": "different"}]))
-    with pytest.raises(StorageRefused, match=r"format 3.*run the newer version"):
+    newer = msgspec.structs.replace(unit.stored, state=msgspec.msgpack.encode([4, {"quite": "different"}]))
+    with pytest.raises(StorageRefused, match=r"format 4.*run the newer version"):
         codec("SEQUENCE").restore(PARTITION, newer)
 
 
@@ -246,3 +248,47 @@ def test_a_stash_counts_what_its_envelopes_take_in_memory(field, event):
     takes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert takes < held.size < 4 * takes + 10_000
+
+
+def in_format(unit, events):
+    """Return the unit as it is stored with the name of this format."""
+    return msgspec.structs.replace(unit.stored, state=encode_state(unit.unit, unit.strategy, events))
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_a_unit_of_a_named_format_is_restored_by_the_same_format(envelopes, is_held):
+    unit = drive("SEQUENCE")
+    unit.arrive(envelopes(1), envelopes(3))
+    if is_held:
+        unit.order(OrderKind.HOLD, for_ms=60_000)
+    restored = codec("SEQUENCE")._replace(events="mapped-1").restore(PARTITION, in_format(unit, "mapped-1"))
+    assert restored.saved() == unit.unit.saved()
+
+
+def test_an_older_version_refuses_a_unit_of_a_named_format_by_its_number(envelopes):
+    unit = drive("SEQUENCE")
+    unit.arrive(envelopes(1))
+    number, *_, events = msgspec.msgpack.decode(in_format(unit, "mapped-1").state)
+    assert (number, events) == (3, "mapped-1")
+    assert msgspec.msgpack.decode(in_format(unit, FIRST_FORMAT).state)[0] == 1
+
+
+def test_an_idle_unit_of_another_format_begins_afresh_with_its_handled_ids(envelopes):
+    unit, first = drive("SEQUENCE"), envelopes(1)
+    unit.arrive(first)
+    restored = codec("SEQUENCE").restore(PARTITION, in_format(unit, "mapped-1"))
+    assert restored.state == unit.strategy.initial()
+    assert restored.find_digest(first.id_hash) == first.digest
+
+
+def test_what_waits_in_a_unit_of_another_format_is_taken_again_as_if_it_had_just_come(envelopes):
+    unit = drive("SEQUENCE")
+    unit.handler.failures = {"2": [TransientError("away")] * 9}
+    unit.arrive(envelopes(4), envelopes(3), envelopes(2, identity="2"))
+    unit.expire()
+    began_at = unit.unit.retry.entry.stashed_at
+    unit.unit = codec("SEQUENCE").restore(PARTITION, in_format(unit, "mapped-1"))
+    assert (unit.unit.retry, [each.envelope.sequence for each in unit.unit.queue]) == (None, [4, 3, 2])
+    turn = unit.wake(Wake.RETRY)
+    assert (unit.unit.queue, turn.stashed, turn.removed) == ((), 3, [])
+    assert turn.waits.wakes_at == began_at + 3_000 + 6_000 + 12_000

@@ -231,10 +231,11 @@ class StorageContract:
     def test_the_header_follows_every_commit(self, storage, store):
         put(store, next_offset=0, highest_number=0)
         assert not store.header.is_empty
-        put(store, next_offset=2**60, highest_number=2**53, heal_offset=2**59, source="a topic's id/a group")
+        source = "events=mapped-71d30ea5d016544e a topic's id/a group"  # With the name of a format of events in front.
+        put(store, next_offset=2**60, highest_number=2**53, heal_offset=2**59, source=source)
         for header in (store.header, storage.open(PARTITION).header):
             assert (header.next_offset, header.highest_number, header.heal_offset) == (2**60, 2**53, 2**59)
-            assert header.source == "a topic's id/a group"
+            assert header.source == source
         assert store.header.commit == 2
 
     def test_a_new_owner_inherits_everything_but_starts_its_own_count(self, harness, storage, store):

@@ -201,14 +201,14 @@ class StoredDeadLetter(msgspec.Struct, frozen=True):
         return (*kept, (REQUEUED_FROM, self.number.encode()))
 
     @property
-    def value_to_requeue(self) -> bytes:
+    def value_to_requeue(self) -> bytes | None:
         return self.letter.record.value if self.edit is None else self.edit.value
 
     @property
     def sha256(self) -> str:
         """The SHA-256 of the original value in hexadecimal; of the whole one if it was cut."""
         record = self.letter.record
-        return record.cut.sha256 if record.cut else sha256(record.value).hexdigest()
+        return record.cut.sha256 if record.cut else sha256(record.content).hexdigest()
 
     def edited(self, edit: Edit) -> "StoredDeadLetter":
         return msgspec.structs.replace(self, edit=edit)
@@ -243,10 +243,10 @@ class StoredDeadLetter(msgspec.Struct, frozen=True):
         record = self.letter.record
         if self.named_unit is not None:
             return self.named_unit or _find_text(record.key)
-        return _find_unit(record.value) or find_unit(record.key, own_texts(record.headers))
+        return _find_unit(record.content) or find_unit(record.key, own_texts(record.headers))
 
 
-def stored_dead_letter(number: str, digest: str, key: bytes | None, headers: Headers, value: bytes) -> StoredDeadLetter:
+def stored_dead_letter(number: str, digest: str, key: bytes | None, headers: Headers, value: bytes | None) -> StoredDeadLetter:
     """Rebuild the dead letter from the stored record. Raises ValueError with the problem if the record is no dead letter."""
     ours = max((at for at, (name, _) in enumerate(headers) if name == DEAD_LETTER_REASON), default=None)
     if ours is None:

@@ -67,7 +67,7 @@ def new_ones(
 def why_not_requeue(stored: StoredDeadLetter, action: Deed | None) -> str | None:
     record = stored.letter.record
     if record.cut:
-        here = f"only the first {len(record.value)} of its {record.cut.length} bytes are here"
+        here = f"only the first {len(record.content)} of its {record.cut.length} bytes are here"
         remedy = "have its producer send it again, smaller, or give its whole value with `edit`, or raise max-record-bytes"
         return f"{here}, all of them in the input at {record.origin}; {remedy}"
     return f"{_past(action)}; use --again to requeue it anyway" if isinstance(action, Requeued | Discarded) else None

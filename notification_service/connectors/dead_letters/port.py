@@ -189,7 +189,7 @@ def portions(letters: Iterable[StoredDeadLetter]) -> Iterator[list[StoredDeadLet
     portion, size = list[StoredDeadLetter](), 0
     for each in letters:
         portion.append(each)
-        size += len(each.value_to_requeue)
+        size += len(each.value_to_requeue or b"")
         if len(portion) == MAX_AT_ONCE or size >= MAX_BYTES_AT_ONCE:
             yield portion
             portion, size = [], 0

@@ -159,7 +159,7 @@ class OrderFiles:
             if number is None or number.partition not in partitions or isinstance(read, Defect):
                 continue
             with suppress(OrderUnreadable):
-                yield GivenOutcome(number.partition, decode_outcome(read.value))
+                yield GivenOutcome(number.partition, decode_outcome(read.content))
 
     def _cut_off_rest(self, path: Path, descriptor: int) -> int:
         """Cut off what is behind the last complete line, and return where that line ends."""
@@ -174,7 +174,7 @@ class OrderFiles:
 def _record(line: FoundLine) -> OrderRecord:
     """Return the order's bytes: the line's value. If it is no record: the problem as text; `decode_order` refuses it."""
     read = Defect("it is too long") if line.cut else decode_line(line.content)
-    value = f"no record of an order: {read.problem}".encode() if isinstance(read, Defect) else read.value
+    value = f"no record of an order: {read.problem}".encode() if isinstance(read, Defect) else read.content
     return OrderRecord(line.start, value)
 
 

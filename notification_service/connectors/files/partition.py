@@ -137,7 +137,7 @@ class PartitionFile:
 
     def _within_limit(self, record: Record) -> Record:
         value, limit = record.value, self._settings.max_value_bytes
-        if len(value) <= limit:
+        if value is None or len(value) <= limit:
             return record
         cut = Cut(len(value), sha256(value).hexdigest())
         return msgspec.structs.replace(record, value=value[: min(limit, BEGINNING_BYTES)], cut=cut)

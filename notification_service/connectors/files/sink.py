@@ -239,9 +239,9 @@ def _encode(partition: Partition, record: OutputRecord) -> bytes:
     return encode_line(Line(value, record.key, record.headers), number=number, verbatim=is_dead)
 
 
-def _on_one_line(value: bytes) -> bytes:
+def _on_one_line(value: bytes | None) -> bytes | None:
     """Return a JSON object that spans several lines on one line; anything else unchanged."""
-    if value.find(b"\n") < 0 or not value.lstrip().startswith(b"{"):
+    if value is None or value.find(b"\n") < 0 or not value.lstrip().startswith(b"{"):
         return value
     try:
         return msgspec.json.format(value, indent=-1)

@@ -48,13 +48,13 @@ class Outgoing(NamedTuple):
     id: str
     key: str | bytes | None
     properties: Mapping[str, str]
-    body: str | bytes
+    body: str | bytes | None
 
 
-def outgoing(id_: str, key: bytes | None, headers: Headers, value: bytes) -> Outgoing:
-    """Return the message for a record. Of several headers with one name the last one counts."""
+def outgoing(id_: str, key: bytes | None, headers: Headers, value: bytes | None) -> Outgoing:
+    """Return the message for a record. Of several headers with one name the last one counts. A null value is a body of null."""
     properties = {property_name(name): text for name, text in texts_of(headers).items()}
-    return Outgoing(id_, None if key is None else _text_or_bytes(key), properties, _text_or_bytes(value))
+    return Outgoing(id_, _text_or_bytes(key), properties, _text_or_bytes(value))
 
 
 def property_name(header: str) -> str:
@@ -118,9 +118,9 @@ def _bytes_or_none(value: Any) -> bytes | None:
     return str(value).encode("utf-8", "replace") if isinstance(value, str | int | float | UUID) else repr(value).encode()
 
 
-def _text_or_bytes(value: bytes) -> str | bytes:
+def _text_or_bytes(value: bytes | None) -> str | bytes | None:
     try:
-        return value.decode()
+        return None if value is None else value.decode()
     except UnicodeDecodeError:
         return value
 

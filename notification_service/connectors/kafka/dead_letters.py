@@ -54,7 +54,7 @@ class KafkaDeadLetterStore(NotedActions):
         for number, each, headers in self._records():
             if not is_note(headers):
                 try:
-                    yield self.named(stored_dead_letter(number, "", each.key, headers, each.value or b""))
+                    yield self.named(stored_dead_letter(number, "", each.key, headers, each.value))
                 except ValueError as error:
                     self._warn(number, error)
 

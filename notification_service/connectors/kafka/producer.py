@@ -23,6 +23,7 @@ from notification_service.connectors.kafka.core.fencing import Committed
 from notification_service.connectors.kafka.core.records import ProducerRecord
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.events.identifiers import MAX_LENGTH
+from resequencer.clock import Instant
 from resequencer.record import Partition
 
 _PLAIN_BYTES = 64 << 10
@@ -35,7 +36,7 @@ _MASK, _MIX = 0xFFFFFFFF, 0x5BD1E995
 
 
 class QuickProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python ships no types.
-    """Sends the only form that occurs here: bytes in a transaction, mostly with a key, to a known topic. A deleted value is None.
+    """Sends the only form that occurs here: bytes in a transaction, with a key or a partition, to a known topic. None is null.
 
     For each record the client (3.0.12) looks up the topics, sorts their partitions, and computes the key's hash byte by byte.
     It checks each header's type and the transaction's state, and wakes its sender when a batch is full. That took longer than
@@ -59,20 +60,26 @@ class QuickProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python ships 
         super().commit_transaction()
 
     def send(
-        self, topic: str, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes]], number: int | None = None
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: list[tuple[str, bytes]],
+        number: int | None = None,
+        timestamp: Instant | None = None,
     ) -> Any:
         if self._offsets is not None and self._offsets.failed:
             raise self._offsets.exception
         partitions = self._metadata.partitions_for_topic(topic)
-        if key is None or not partitions or (number is not None and number not in partitions):
-            return super().send(topic, value, key, headers, number)
-        partition = TopicPartition(topic, partition_of(key, len(partitions)) if number is None else number)
-        if len(value or b"") > _PLAIN_BYTES or len(key) > _KEY_BYTES:
-            return super().send(topic, value, key, headers, partition.partition)
+        if not partitions or (key is None if number is None else number not in partitions):
+            return super().send(topic, value, key, headers, number, timestamp)
+        partition = TopicPartition(topic, partition_of(key or b"", len(partitions)) if number is None else number)
+        if len(value or b"") > _PLAIN_BYTES or len(key or b"") > _KEY_BYTES:
+            return super().send(topic, value, key, headers, partition.partition, timestamp)
         if partition not in self._joined:
             self._transaction_manager.maybe_add_partition_to_transaction(partition)
             self._joined.add(partition)
-        future, _, is_new, _ = self._accumulator.append(partition, None, key, value, headers)
+        future, _, is_new, _ = self._accumulator.append(partition, timestamp, key, value, headers)
         if is_new:
             self._sender.wakeup()
         return future
@@ -125,7 +132,13 @@ class NotTaken(Exception):
 
     @property
     def is_too_large(self) -> bool:
-        return not isinstance(self.error, errors.InvalidRecordError)
+        return not isinstance(self.error, errors.InvalidRecordError | errors.InvalidTimestampError)
+
+    @property
+    def is_for_its_time(self) -> bool:
+        """Whether the topic does not take timestamps. Of several in a batch the client (3.0.12) keeps the broker's text alone."""
+        is_one = isinstance(self.error, errors.InvalidTimestampError)
+        return is_one or (isinstance(self.error, errors.InvalidRecordError) and "timestamp" in str(self.error).lower())
 
 
 class TransactionalProducer:
@@ -235,7 +248,12 @@ def _first_failure() -> Iterator[None]:
         raise first from error.__cause__
 
 
-_NEVER_TAKEN = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError, errors.InvalidRecordError)
+_NEVER_TAKEN = (
+    errors.MessageSizeTooLargeError,
+    errors.RecordListTooLargeError,
+    errors.InvalidRecordError,
+    errors.InvalidTimestampError,
+)
 
 _SIZES = 3
 """The last arguments of a future of the client (3.0.12) are the sizes of key, value and headers of its record."""
@@ -339,8 +357,12 @@ class IdempotentProducer:
 
 
 def _send(producer: KafkaProducer, at: int, record: ProducerRecord) -> Any:
+    topic, key, headers, value, number, timestamp, lane = record
+    if key is None and number is None and (value is None or lane is not None):
+        # Without a key the client would choose any partition; without key and value it sends only what has one.
+        number = partition_of(lane or b"", len(producer.partitions_for(topic)))
     try:
-        return producer.send(record.topic, record.value, record.key, list(record.headers), record.partition)
+        return producer.send(topic, value, key, list(headers), number, timestamp)
     except errors.MessageSizeTooLargeError as error:
         raise NotTaken(at, error) from error
 

@@ -17,13 +17,17 @@ from notification_service.connectors.kafka.core.records import RawHeaders, Undec
 
 
 class _Content(NamedTuple):
-    """The content of a record as far as it can be decoded. `place` is its offset within the batch; None if undecodable."""
+    """The content of a record as far as it can be decoded. `place` is its offset within the batch; None if undecodable.
+
+    `later_ms` is how much its timestamp is behind that of the batch's first record.
+    """
 
     place: int | None
     key: bytes | None
     value: bytes | None
     headers: RawHeaders
     defects: tuple[str, ...] = ()
+    later_ms: int = 0
 
 
 class RecordBatch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python ships no types.
@@ -79,7 +83,9 @@ class RecordBatch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python shi
                 defects += (f"its batch gives it offset {offset}, which belongs to another record",)
             offset = self._next_place
         headers = UndecodableHeaders(content.headers, "; ".join(defects)) if defects else content.headers
-        return DefaultRecord(len(frame), offset, self.max_timestamp, self.timestamp_type, content.key, content.value, headers)
+        is_appended = self.timestamp_type == self.LOG_APPEND_TIME
+        at_ms = self.max_timestamp if is_appended else self.first_timestamp + content.later_ms
+        return DefaultRecord(len(frame), offset, at_ms, self.timestamp_type, content.key, content.value, headers)
 
 
 def _framed(buffer: Any, start: int) -> tuple[bytes, int]:
@@ -95,7 +101,7 @@ def _framed(buffer: Any, start: int) -> tuple[bytes, int]:
 
 def _read(frame: bytes) -> _Content:
     """Decode a record's bytes. Raises ValueError or IndexError if they are no record."""
-    _, at = decode_varint(frame, 1)  # The timestamp; the attributes come before it.
+    later_ms, at = decode_varint(frame, 1)  # The attributes come before it.
     place, at = decode_varint(frame, at)
     key, at = _bytes(frame, at)
     value, at = _bytes(frame, at)
@@ -114,7 +120,7 @@ def _read(frame: bytes) -> _Content:
         headers.append((name, data))
     if at != len(frame):
         raise ValueError(f"{len(frame) - at} bytes after its headers")
-    return _Content(place, key, value, headers, tuple(defects))
+    return _Content(place, key, value, headers, tuple(defects), later_ms)
 
 
 def _bytes(frame: bytes, at: int) -> tuple[bytes | None, int]:

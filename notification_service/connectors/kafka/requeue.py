@@ -6,7 +6,7 @@ from typing import NamedTuple, NoReturn, TypeVar
 
 from kafka import errors
 
-from guardian.headers import NOTIFICATION_ID, SOURCE_POSITION, own_texts
+from guardian.headers import SOURCE_POSITION, own_texts
 from guardian.ports import TransportRefused, TransportUnavailable
 from notification_service.connectors.dead_letters.actions import Action, Requeued, StoredDeadLetter
 from notification_service.connectors.dead_letters.port import DeadLettersInUse, Outcome, Sign, portions
@@ -16,6 +16,7 @@ from notification_service.connectors.kafka.core.size_limits import refused_for_s
 from notification_service.connectors.kafka.producer import FENCED, NotTaken, Place, TransactionalProducer
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topics import Topics
+from resequencer.dead_letter import DeadLetterReason
 from resequencer.record import Headers, Origin, OutputNumber, Partition
 
 _Actions = TypeVar("_Actions", bound=Sequence[Action])
@@ -188,10 +189,10 @@ def _partition_of(number: str) -> Partition:
 
 
 def _why_not_a_notification(dead_letter: StoredDeadLetter) -> str | None:
-    record = dead_letter.letter.record
-    texts = own_texts(record.headers)
-    # A record of the input may itself be a notification, of a service before this one: that one had another position.
-    if NOTIFICATION_ID in texts and texts.get(SOURCE_POSITION) == str(record.origin):
+    letter = dead_letter.letter
+    # A record that another resequencer has sent has such headers, too, but of another position.
+    is_ours = own_texts(letter.record.headers).get(SOURCE_POSITION) == str(letter.record.origin)
+    if letter.reason is DeadLetterReason.TOO_LARGE and is_ours:
         text = "it is a notification that its topic refused: raise the topic's max.message.bytes, and send the record yourself"
         return f"{text} (show --raw)"
     return None

@@ -64,12 +64,23 @@ class Fitting:
             self.look()  # The limit may have been raised meanwhile, as the last refusal asked for.
             return [self._size_limits.fit(each, now) for each in output]
 
-    def instead(self, output: OutputRecord, record: ProducerRecord, error: NotTaken) -> ProducerRecord:
-        """Return what to send instead of a record that the brokers have refused.
+    def replace(self, output: Sequence[OutputRecord], records: list[ProducerRecord], error: NotTaken) -> None:
+        """Replace what the brokers have refused among the records for this output: by a dead letter.
+
+        A topic may refuse timestamps (message.timestamp.before.max.ms and after.max.ms). Then all records get that of sending.
 
         Raises:
             TransportRefused: There is nothing smaller.
+            TransportUnavailable, TransportRefused: The timestamps are refused, though they are those of sending.
         """
+        if not error.is_for_its_time:
+            records[error.at] = self._instead(output[error.at], records[error.at], error)
+            return
+        if all(each.timestamp is None for each in records):
+            raise to_transport_error("the output", error.error) from error
+        records[:] = [each._replace(timestamp=None) for each in records]
+
+    def _instead(self, output: OutputRecord, record: ProducerRecord, error: NotTaken) -> ProducerRecord:
         self.look()
         if output.channel is Channel.NOTIFICATIONS:
             replacement = self._size_limits.dead_letter(output, str(error), self._clock.now())
@@ -232,12 +243,15 @@ class KafkaSink:
         return NotPublished(str(problem)) if isinstance(problem, TransportUnavailable) and not is_partly_there else problem
 
     def _replace(self, part: _Part, error: NotTaken) -> None:
-        if error.at == len(part.records):
+        if error.at == len(part.records) and not error.is_for_its_time:
             size, topic = len(self._record_of(part).value or b""), self._settings.topics.input
             problem = f"it does not accept a marker of {size} bytes ({error}). Raise its max.message.bytes"
             raise TransportRefused(f"topic {topic}", problem)
-        output = part.output[error.at]
-        part.owned.instead[output.number] = part.records[error.at] = self._fitting.instead(output, part.records[error.at], error)
+        before = list(part.records)
+        self._fitting.replace(part.output, part.records, error)
+        for output, record, earlier in zip(part.output, part.records, before, strict=True):
+            if record != earlier:
+                part.owned.instead[output.number] = record
 
     def _record_of(self, part: _Part) -> ProducerRecord:
         return part.marker.to_record(self._settings.topics.input, part.owned.key)
@@ -278,7 +292,7 @@ class KafkaTransport(Reading):
             try:
                 self._publisher.commit(records, positions)
             except NotTaken as error:
-                records[error.at] = self._fitting.instead(output[error.at], records[error.at], error)
+                self._fitting.replace(output, records, error)
             else:
                 return
 

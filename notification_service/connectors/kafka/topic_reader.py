@@ -231,4 +231,4 @@ def _lines(records: Iterable[Any]) -> Iterable[bytes]:
     for each in records:
         headers = tuple((name, value or b"") for name, value in each.headers)
         if not is_note(headers):
-            yield encode_line(Line(each.value or b"", each.key, headers))
+            yield encode_line(Line(each.value, each.key, headers))

@@ -44,10 +44,10 @@ class Outgoing(NamedTuple):
         return begin + properties + correlation + len(self.payload)
 
 
-def outgoing(topic: str, key: bytes | None, headers: Headers, value: bytes) -> Outgoing:
-    """Return the message for a record. Of several headers with one name the last one counts."""
+def outgoing(topic: str, key: bytes | None, headers: Headers, value: bytes | None) -> Outgoing:
+    """Return the message for a record. Of several headers with one name the last one counts. A null value is an empty payload."""
     properties = tuple((_text(name), _text(value)) for name, value in texts_of(headers).items())
-    return Outgoing(topic, value, None if key is None else key[:_LONGEST], properties)
+    return Outgoing(topic, value or b"", None if key is None else key[:_LONGEST], properties)
 
 
 def _text(text: str) -> str:

@@ -78,10 +78,11 @@ class Sending:
 
 
 def _lanes(records: Sequence[Numbered]) -> list[_Lane]:
-    """Return the places of the records by their units. A record without a key has a lane of its own."""
+    """Return the places of the records by their units. A record without one has a lane of its own."""
     lanes: dict[object, _Lane] = {}
     for place, (partition, record) in enumerate(records):
-        lane = place if record.key is None else (partition, record.key)
+        unit = record.lane
+        lane = place if unit is None else (partition, unit)
         lanes.setdefault(lane, deque()).append(place)
     return list(lanes.values())
 

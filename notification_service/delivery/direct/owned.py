@@ -5,7 +5,7 @@ import logging
 from hashlib import sha256
 from typing import NamedTuple
 
-from guardian.headers import DELIVERY_ID, UNIT_OF_WORK, Way, find_ours, texts_of, way_of
+from guardian.headers import DELIVERY_ID, UNIT_OF_WORK, Way, own_texts, texts_of, way_of
 from guardian.ports import OrderSource, PartitionOutput, Position, Transport, TransportRefused
 from guardian.positions import DoneOffsets
 from notification_service.delivery.direct.core.decision import OpenRecord, Stage
@@ -17,7 +17,7 @@ from notification_service.delivery.feed import make_item
 from notification_service.events.identifiers import find_id_flaw
 from resequencer.clock import Clock
 from resequencer.dead_letter import DeadLetterReason
-from resequencer.record import Partition, Record
+from resequencer.record import NO_VALUE, Partition, Record
 
 
 class Flaw(Exception):
@@ -41,7 +41,7 @@ class Reading:
         Look for a flaw in it before it is delivered.
         """
         way = Way(record.origin) if self._stage.is_source else way_of(record)
-        item = make_item(record.key, record.value, record.headers, str(way.origin))
+        item = make_item(record.key, record.content, record.headers, str(way.origin))
         if self._stage.is_source and item.defect is None and not self._stage.receiver.select.selects(item.status, item.entity):
             return None
         return OpenRecord(
@@ -59,6 +59,8 @@ class Reading:
         record = opened.record
         if record.defect is not None:
             return Flaw(DeadLetterReason.UNDECODABLE, record.defect)
+        if record.value is None:
+            return Flaw(DeadLetterReason.UNDECODABLE, NO_VALUE)
         if record.cut is not None:
             return Flaw(DeadLetterReason.TOO_LARGE, f"its value has {record.cut.length} bytes; raise max-record-bytes")
         defect = _find_key_defect(_unit_of(record)) or make_item(record.key, b"", record.headers, "").defect
@@ -78,10 +80,9 @@ class Reading:
 
 
 def _unit_of(record: Record) -> bytes | None:
-    """Return the record's key, or the unit that a record that left as it came names in its header."""
-    ours = find_ours(record.headers)
-    named = None if ours is None else next((value for name, value in ours if name == UNIT_OF_WORK), None)
-    return record.key if named is None else named
+    """Return the record's key, or the unit that our header names."""
+    named = own_texts(record.headers).get(UNIT_OF_WORK)
+    return record.key if named is None else named.encode()
 
 
 def _lane_of(record: Record) -> int | bytes:

@@ -172,13 +172,13 @@ def _rows(portion: Portion, line: FoundLine, place: int, rules: AuditRules) -> I
     read = decode_line(line.content)
     if portion.kind == ORDER:
         # The worker takes a line that is none for an order that cannot be read.
-        yield from order_rows(b"" if isinstance(read, Defect) else read.value, portion.partition, line.start)
+        yield from order_rows(b"" if isinstance(read, Defect) else read.content, portion.partition, line.start)
     elif isinstance(read, Defect):
         yield unreadable_row(place, read.problem)
     elif portion.kind == NOTIFICATION:
         yield notification_row(read.key, read.headers, read.value, place)
     elif portion.kind == OUTCOME:
-        yield from outcome_rows(read.headers, read.value, place)
+        yield from outcome_rows(read.headers, read.content, place)
     else:
         yield dead_letter_row(_dead_letter(read, rules.settings.topic), place, rules)
 

@@ -147,7 +147,7 @@ _POSSIBLE_DUPLICATE = f"{OURS}{POSSIBLE_DUPLICATE}"
 
 
 def observe_passed(
-    key: bytes | None, headers: Headers, value: bytes, place: int, ours: Mapping[str, str]
+    key: bytes | None, headers: Headers, value: bytes | None, place: int, ours: Mapping[str, str]
 ) -> ObservedNotification | None:
     """Reduce a record that left as it came; `ours` are our headers in it. None without a notification id."""
     if NOTIFICATION_ID not in ours:
@@ -164,7 +164,7 @@ def observe_passed(
         None,
         digest,
         None,
-        tuple((name, value.decode("latin-1")) for name, value in headers if name not in _OF_PASSED),
+        tuple((name, text.decode("latin-1")) for name, text in headers if name not in _OF_PASSED),
         _likeness_of_passed(headers, digest),
         is_passed=True,
     )
@@ -178,7 +178,8 @@ def likeness_of(notification: Notification) -> bytes:
     """Return the likeness of a notification to be compared with an observed one; cheaper than `observe_expected`."""
     if notification.prefix:
         return _likeness_of_passed(notification.headers, digest_of(_encode((notification.key, notification.value))))
-    return _likeness(notification.headers, _digest_without(notification.value, _find_text(notification.value, _CREATED)))
+    value = notification.value or b""
+    return _likeness(notification.headers, _digest_without(value, _find_text(value, _CREATED)))
 
 
 def _likeness(headers: Headers, digest: bytes) -> bytes:
@@ -210,7 +211,7 @@ def observe_expected(notification: Notification) -> ObservedNotification:
         ours = own_texts(notification.headers)
         seen = observe_passed(notification.key, notification.headers, notification.value, -1, ours)
     else:
-        seen = observe(notification.headers, notification.value, -1)
+        seen = observe(notification.headers, notification.value or b"", -1)
     assert seen is not None, "a notification has an id"
     return seen
 

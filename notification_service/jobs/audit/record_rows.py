@@ -79,9 +79,9 @@ def _rows(kind: int, batches: Batches, rules: AuditRules) -> Iterator[Row]:
             origin = Origin(Partition(topic, partition), offset)
             rows: Iterable[Row]
             if kind == NOTIFICATION:
-                rows = (notification_row(key, named, value or b"", place),)
+                rows = (notification_row(key, named, value, place),)
             elif kind == DEAD_LETTER:
-                rows = (dead_letter_row(Record(origin, value or b"", key, named), place, rules),)
+                rows = (dead_letter_row(Record(origin, value, key, named), place, rules),)
             elif kind == ORDER:
                 rows = order_rows(value or b"", partition, offset)
             elif kind == OUTCOME:

@@ -87,7 +87,7 @@ class ReplayHandler:
     """
 
     def __init__(self, settings: HandlerSettings, table: NotificationSettings, lookups: str) -> None:
-        self._has_foreign_handler = settings.handler is not None
+        self._has_foreign_handler = settings.handler is not None or settings.data_handler is not None
         self.is_foreign = self._has_foreign_handler or ":" in settings.target_type
         ours = replace(settings, target_type="report", handler=None)
         self._settings = ours if self.is_foreign else settings
@@ -118,11 +118,18 @@ class ReplayHandler:
         unknown = tuple(replace(each, value=UNKNOWN) for each in handled.notifications)
         return replace(handled, notifications=unknown)
 
-    def _believed(self, envelope: DataEnvelope, marks: Marks) -> Handled:
-        """Return one notification with unknown content for each process object that has one in the output."""
+    def _believed(self, envelope: Event, marks: Marks) -> Handled:
+        """Return one notification with unknown content for each process object that has one in the output.
+
+        Of events that are no payments the handler chooses the indices, so each notification of theirs is believed.
+        """
         made = []
-        for index, _ in enumerate(envelope.process_objects):
-            identifier = notification_id(envelope.unit, envelope.envelope_id, index)
+        if isinstance(envelope, DataEnvelope):
+            count = len(envelope.process_objects)
+            identifiers = [notification_id(envelope.unit, envelope.event_id, index) for index in range(count)]
+        else:
+            identifiers = self.output.find_ids(envelope.offset)
+        for identifier in identifiers:
             if self.output.find(identifier) is not None:
                 marked = mark_headers(marks.incomplete, is_late=marks.late, is_ordered=marks.ordered)
                 headers = ((NOTIFICATION_ID, identifier.encode()), *marked)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from guardian.headers import DEAD_LETTER_SOURCE_POSITION, NOTIFICATION_ID, find_ours, find_unit, texts_of
+from guardian.headers import DEAD_LETTER_SOURCE_POSITION, NOTIFICATION_ID, UNIT_OF_WORK, find_ours, find_unit, texts_of
 from notification_service.jobs.audit.observed import (
     ObservedDeadLetter,
     ObservedNotification,
@@ -93,10 +93,10 @@ class Row(NamedTuple):
     payload: bytes
 
 
-def notification_row(key: bytes | None, headers: Headers, value: bytes, place: int) -> Row:
+def notification_row(key: bytes | None, headers: Headers, value: bytes | None, place: int) -> Row:
     ours = find_ours(headers)
-    unit = find_unit(key, {} if ours is None else texts_of(ours))
-    seen = observe(headers, value, place) if ours is None else observe_passed(key, headers, value, place, texts_of(ours))
+    unit = find_unit(key, texts_of(tuple(each for each in ours or headers if each[0] == UNIT_OF_WORK)))
+    seen = observe(headers, value or b"", place) if ours is None else observe_passed(key, headers, value, place, texts_of(ours))
     if seen is None or unit is None:
         return unreadable_row(place, f"a notification without a key or the header {NOTIFICATION_ID}")
     if "\0" in unit:
@@ -107,7 +107,7 @@ def notification_row(key: bytes | None, headers: Headers, value: bytes, place: i
 
 def dead_letter_row(record: Record, place: int, rules: AuditRules) -> Row:
     """Return the dead letter's row. It belongs to its unit if the unit's state caused it, else to its record's position."""
-    position, dead_letter = observe_dead_letter(record.headers, record.value, place)
+    position, dead_letter = observe_dead_letter(record.headers, record.content, place)
     if position is None:
         return unreadable_row(place, f"a dead letter without the header {DEAD_LETTER_SOURCE_POSITION}")
     unit = place_name(position.offset)
@@ -146,7 +146,7 @@ def order_rows(value: bytes, partition: int, offset: int) -> Iterator[Row]:
 def record_row(record: Record, at: Instant | None, rules: AuditRules) -> Row:
     """Return the row of an input record. The record is decoded here, once, because grouping needs its unit."""
     partition, offset = record.origin.partition.number, record.origin.offset
-    decoded, digest = rules.decoder.decode(record), digest_of(record.value)
+    decoded, digest = rules.decoder.decode(record), digest_of(record.content)
     if isinstance(decoded, Refusal):
         payload = _encode(RefusedRecord(decoded.reason, decoded.error, digest))
         return Row(partition, place_name(offset), REFUSED, offset, at, payload)
@@ -190,7 +190,7 @@ def event_of(row: Row, partition: Partition, rules: AuditRules) -> tuple[Event, 
         record = _read_record(row.payload)
         decoded = rules.decoder.decode(record)
         assert not isinstance(decoded, Refusal), "it was decoded when its row was made"
-        return decoded, digest_of(record.value)
+        return decoded, digest_of(record.content)
     arrived = _read_arrived(row.payload)
     return _envelope_of(row, arrived, partition), arrived.value_digest
 

@@ -7,11 +7,11 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from notification_service.events.mapped import Mapping
-from notification_service.events.pass_through import NO_DATA
+from notification_service.events.own_data import NO_DATA
 from notification_service.events.settings import IPF, EventsSettings, decoding_settings, find_decoder
 from notification_service.jobs.audit.replay_handler import ReplayHandler, ReplayPassThrough
 from notification_service.payments.decoding import EnvelopeDecoder
-from notification_service.payments.notification_settings import parse_notification_settings
+from notification_service.payments.notification_settings import NotificationSettings, parse_notification_settings
 from notification_service.payments.payment_data import LATEST_OBJECTS
 from notification_service.payments.settings import HandlerSettings
 from notification_service.payments.strategies import StrategySettings, make_strategy
@@ -23,7 +23,7 @@ from resequencer.turn.turn import TurnContext
 
 
 class AuditSettings(msgspec.Struct, frozen=True):
-    """`table` is the text of the notification settings, `lookups` the directory of the releases.
+    """`table` is the text of the notification settings, empty without payments, `lookups` the directory of the releases.
 
     `settled` holds the offset up to which each partition was settled; output of later records may still come. `grace_ms` is how
     long after its deadline a release may come, because the service first reads the partition's backlog. After `final_statuses`
@@ -55,7 +55,9 @@ class AuditRules:
         if settings.passes_through:
             self.handler = ReplayPassThrough()
         else:
-            table = parse_notification_settings(StringIO(settings.table), "notification settings")
+            table = NotificationSettings(())
+            if settings.table:
+                table = parse_notification_settings(StringIO(settings.table), "notification settings")
             self.handler = ReplayHandler(settings.handler, table, settings.lookups)
         self.is_of_payments = settings.events.format == IPF
         data_handler: DataHandler = LATEST_OBJECTS if self.is_of_payments else NO_DATA

@@ -123,6 +123,17 @@ class UnitOutput:
         """Return the first notification that names this offset as its source."""
         return self._by_offset.get(offset)
 
+    def find_ids(self, offset: int) -> list[str]:
+        """Return the ids of the notifications that name this offset as their source, each once, in the order of publishing."""
+        return self._ids_by_offset.get(offset, [])
+
+    @cached_property
+    def _ids_by_offset(self) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for each in self.counted():
+            found.setdefault(each.offset, []).append(each.notification_id)
+        return found
+
     def find_first_place(self, offset: int | None) -> int | None:
         """Return the lowest place of the notifications of the records from this offset on; None if there are none."""
         offsets, places = self._in_order

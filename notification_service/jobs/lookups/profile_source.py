@@ -1,7 +1,7 @@
 """Learns completion profiles from the archive."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 from pathlib import Path
 from random import Random
@@ -12,8 +12,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from notification_service.events.pass_through import NO_DATA
-from notification_service.events.settings import IPF, decoding_settings, find_decoder
+from notification_service.events.format import DecodingSettings
 from notification_service.jobs.errors import JobRefused
 from notification_service.jobs.lookups.spec import FLAW, LINE, PLACE, TEXT
 from notification_service.jobs.spark.counted_write import Batches, Step, batch_of, cells_of, spark_schema, write_rows
@@ -21,11 +20,11 @@ from notification_service.jobs.spark.job_settings import LearningSettings, Sourc
 from notification_service.lookups.shapes import ANY, LONGEST_KEY_BYTES, key_of
 from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.envelope import DataEnvelope
-from notification_service.payments.payment_data import LATEST_OBJECTS
+from notification_service.payments.payment_data import LATEST_OBJECTS, PaymentData
 from notification_service.payments.strategies import make_strategy
 from resequencer.clock import Instant
-from resequencer.event import Decoder, Event, Refusal
-from resequencer.handler import DataHandler, Handled, Marks
+from resequencer.event import Event, Refusal
+from resequencer.handler import Handled, Marks
 from resequencer.record import Headers, Origin, Partition, Record
 from resequencer.settings import ResequencerSettings
 from resequencer.strategies.port import Strategy
@@ -47,14 +46,14 @@ class Lesson(NamedTuple):
 class _Idle:
     """A handler that does nothing: its result does not change when envelopes are handled."""
 
-    def handle(self, envelope: Event, data: object, marks: Marks, now: Instant) -> Handled:
+    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
         del envelope, data, marks, now
         return Handled()
 
 
-def lesson_context(strategy: Strategy, data_handler: DataHandler = LATEST_OBJECTS) -> TurnContext:
+def lesson_context(strategy: Strategy) -> TurnContext:
     """Return a context without deadlines: the lesson is how long a deadline would have had to be."""
-    return TurnContext(strategy, _Idle(), data_handler, ResequencerSettings(), Random(0))  # noqa: S311 - Never used: nothing is retried.
+    return TurnContext(strategy, _Idle(), LATEST_OBJECTS, ResequencerSettings(), Random(0))  # noqa: S311 - Never used: nothing is retried.
 
 
 class UnitWaits:
@@ -66,7 +65,7 @@ class UnitWaits:
         self._now: Instant = 0
         self._counts: Counter[tuple[str, str]] = Counter()
 
-    def arrive(self, envelope: Event, at: Instant) -> Iterator[Lesson]:
+    def arrive(self, envelope: DataEnvelope, at: Instant) -> Iterator[Lesson]:
         """Replay an arrival; yield how long the oldest stashed envelope waited if this arrival ends its wait.
 
         Instants before the latest one count as the latest one.
@@ -86,7 +85,7 @@ class UnitWaits:
         for (entity, flow), count in self._counts.items():
             yield Lesson(entity, flow, count)
 
-    def _count(self, envelope: Event) -> None:
+    def _count(self, envelope: DataEnvelope) -> None:
         for entity in _entities(envelope):
             if (entity, envelope.flow) in self._counts or len(self._counts) < _MAX_FLOWS:
                 self._counts[entity, envelope.flow] += 1
@@ -114,9 +113,7 @@ _BATCH_ROWS = 5_000
 
 _Row = tuple[str, str, str, int]
 _encode = msgspec.msgpack.Encoder().encode
-_decode_envelope = msgspec.msgpack.Decoder(DataEnvelope).decode
-_decode_event = msgspec.msgpack.Decoder(Event).decode
-_Decode = Callable[[bytes], Event]
+_decode = msgspec.msgpack.Decoder(DataEnvelope).decode
 
 
 class _Arrived(NamedTuple):
@@ -134,8 +131,7 @@ def arrivals(settings: LearningSettings) -> Step:
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
         strategy = make_strategy(settings.strategy)
-        decoding = decoding_settings(strategy, settings.strategy.first_sequence, settings.max_value_bytes)
-        decoder = find_decoder(settings.events, decoding) or EnvelopeDecoder(decoding)
+        decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, settings.max_value_bytes))
         rows = (_arrived(row, decoder, settings) for batch in batches for row in batch.to_pylist())
         yield from _batches(rows, ARRIVED)
 
@@ -146,25 +142,16 @@ def lessons(settings: LearningSettings) -> Step:
     """Return the step from `ARRIVED` to `LESSONS`. Rows come by unit and offset; a large unit costs time, not memory."""
 
     def learn(batches: Batches) -> Iterator[pa.RecordBatch]:
-        context = lesson_context(make_strategy(settings.strategy), _data_handler(settings))
-        yield from _batches(_lessons(map(_Arrived._make, cells_of(batches)), context, _decoder(settings)), LESSONS)
+        context = lesson_context(make_strategy(settings.strategy))
+        yield from _batches(_lessons(map(_Arrived._make, cells_of(batches)), context), LESSONS)
 
     return learn
 
 
-def _data_handler(settings: LearningSettings) -> DataHandler:
-    return LATEST_OBJECTS if settings.events.format == IPF else NO_DATA
-
-
-def _decoder(settings: LearningSettings) -> _Decode:
-    """Return what reads a payload. It cannot be pickled, so only functions of the module name it."""
-    return _decode_envelope if settings.events.format == IPF else _decode_event
-
-
-def _arrived(row: dict[str, Any], decoder: Decoder, settings: LearningSettings) -> _Arrived:
+def _arrived(row: dict[str, Any], decoder: EnvelopeDecoder, settings: LearningSettings) -> _Arrived:
     headers: Headers = tuple((each["key"], each["value"] or b"") for each in row["headers"] or ())
     origin = Origin(Partition(settings.topic, row["partition"]), row["offset"])
-    decoded = decoder.decode(Record(origin, row["value"] or b"", row.get("key"), headers))
+    decoded = decoder.decode(Record(origin, row["value"] or b"", headers=headers))
     at = -1 if row["timestamp"] is None else row["timestamp"]
     if isinstance(decoded, Refusal):
         return _Arrived(row["partition"], None, row["offset"], at, None)
@@ -173,30 +160,28 @@ def _arrived(row: dict[str, Any], decoder: Decoder, settings: LearningSettings) 
     return _Arrived(row["partition"], decoded.unit, row["offset"], at, _encode(_lean(decoded, settings)))
 
 
-def _lean(envelope: Event, settings: LearningSettings) -> Event:
+def _lean(envelope: DataEnvelope, settings: LearningSettings) -> DataEnvelope:
     """Drop what no built-in strategy looks at; a user's own may look at the objects."""
     bare = msgspec.structs.replace(envelope, record=Record(envelope.record.origin, b""))
-    if not isinstance(bare, DataEnvelope):
-        return Event(**{name: getattr(bare, name) for name in Event.__struct_fields__})
     if ":" in settings.strategy.strategy:
         return bare
     return msgspec.structs.replace(bare, mds_objects=(), pds_objects=(), custom_objects=(), process_objects=())
 
 
-def _lessons(rows: Iterable[_Arrived], context: TurnContext, decode: _Decode) -> Iterator[_Row]:
+def _lessons(rows: Iterable[_Arrived], context: TurnContext) -> Iterator[_Row]:
     for (_, unit), of_unit in groupby(rows, _whose):
         if unit is None:
             yield from ((REFUSED if row.payload is None else TIMELESS, ANY, "", 1) for row in of_unit)
         else:
-            yield from _of_unit(UnitWaits(unit, context), of_unit, decode)
+            yield from _of_unit(UnitWaits(unit, context), of_unit)
 
 
-def _of_unit(waits: UnitWaits, rows: Iterable[_Arrived], decode: _Decode) -> Iterator[_Row]:
+def _of_unit(waits: UnitWaits, rows: Iterable[_Arrived]) -> Iterator[_Row]:
     read = 0
     for row in rows:
         assert row.payload is not None
         read += 1
-        for each in waits.arrive(decode(row.payload), row.at):
+        for each in waits.arrive(_decode(row.payload), row.at):
             if _has_a_key(each):
                 yield WAIT, each.entity, each.flow, rounded_up(each.number)
     yield from ((EVENTS, *each) for each in waits.events() if _has_a_key(each))
@@ -239,9 +224,7 @@ def learn_profiles(
         NotShared: The tasks do not share the directory.
     """
     is_timeless = F.col("timestamp").isNull() | (F.col("timestamp") < 0)
-    recent = archived.where(is_timeless | (F.col("timestamp") >= now - source.days * _DAY_MS)).select(
-        *_NEEDED, *(() if settings.events.format == IPF else ("key",))
-    )
+    recent = archived.where(is_timeless | (F.col("timestamp") >= now - source.days * _DAY_MS)).select(*_NEEDED)
     arrived = recent.mapInArrow(arrivals(settings), spark_schema(ARRIVED))
     by_unit = arrived.repartition("partition", "unit").sortWithinPartitions("partition", "unit", "offset")
     url = staged.absolute().as_uri()

@@ -5,8 +5,6 @@ from typing import Literal
 
 import msgspec
 
-from notification_service.events.mapped import Mapping
-from notification_service.events.settings import IPF, EventsSettings
 from notification_service.payments.strategies import StrategySettings
 from resequencer.printable import without_secrets
 
@@ -62,12 +60,11 @@ class Limits(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=
 
 
 class LearningSettings(msgspec.Struct, frozen=True):
-    """The service's settings that the records to learn from depend on: strategy, topic, the largest value, and their format."""
+    """The service's settings that the records to learn from depend on: strategy, topic, and the largest value."""
 
     strategy: StrategySettings
     topic: str
     max_value_bytes: int
-    events: EventsSettings = EventsSettings(IPF, Mapping())
 
 
 class JobSettings(msgspec.Struct, frozen=True):

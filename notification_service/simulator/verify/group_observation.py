@@ -247,7 +247,7 @@ def _reported(of: Mapping[str, Any]) -> Iterator[Counted]:
 
 
 def _json(read: Line) -> Any:
-    value = read.value
+    value = read.content
     try:
         return parse_iso_xml(value).tree if value.lstrip().startswith(b"<") else msgspec.json.decode(value)
     except (XmlRefused, msgspec.DecodeError, RecursionError, UnicodeDecodeError):

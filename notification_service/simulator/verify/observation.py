@@ -91,7 +91,7 @@ def read_notification(line: bytes) -> ObservedNotification | Defect:
         incomplete=headers.get(INCOMPLETE),
         is_late=LATE in headers,
         is_possible_duplicate=POSSIBLE_DUPLICATE in headers,
-        report=_find_report(read.value),
+        report=_find_report(read.content),
         is_released_by_order=RELEASED_BY in headers,
     )
 

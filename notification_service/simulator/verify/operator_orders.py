@@ -72,7 +72,7 @@ def read_outcome(line: bytes) -> ObservedOutcome | Defect:
     if isinstance(read, Defect):
         return read
     try:
-        return observe_outcome(read.headers, read.value)
+        return observe_outcome(read.headers, read.content)
     except OrderUnreadable as error:
         return Defect(str(error))
 

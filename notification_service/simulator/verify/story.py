@@ -124,7 +124,7 @@ def _arrivals(unit: ExpectedUnit, lines: Iterable[bytes]) -> Iterator[Arrival]:
     for line in lines:
         read = decode_line(line[:-1]) if name in line and line.endswith(b"\n") else None
         if isinstance(read, Line) and read.key == name:
-            envelope = _read_envelope(read.value)
+            envelope = _read_envelope(read.content)
             first = envelope.process_objects[0].unique_id if envelope.process_objects else None
             envelope_id = first or f"{envelope.flow}#{envelope.sequence}"
             events = tuple(each.object.event_name for each in envelope.process_objects)

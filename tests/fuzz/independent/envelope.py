@@ -45,8 +45,12 @@ class Reading(NamedTuple):
     process: tuple[tuple[str | None, ...], ...] = ()
 
 
-def read_envelope(value: bytes, headers: tuple[tuple[str, bytes], ...], *, needs_sequence: bool, max_bytes: int) -> Reading:
+def read_envelope(
+    value: bytes | None, headers: tuple[tuple[str, bytes], ...], *, needs_sequence: bool, max_bytes: int
+) -> Reading:
     """Read a record's value and headers."""
+    if value is None:
+        return Reading(frozenset({Reason.UNDECODABLE}))
     reasons = set()
     if len(value) > max_bytes:
         reasons.add(Reason.TOO_LARGE)

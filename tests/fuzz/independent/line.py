@@ -38,12 +38,12 @@ def find_line(data: bytes) -> Line | None:
         return None
 
 
-def _value(members: list[Member]) -> bytes:
+def _value(members: list[Member]) -> bytes | None:
     values = [each for each in members if each.name == "value"]
-    binary = _last_base64(members, "value-base64", nullable=False)
-    if bool(values) == (binary is not None):
+    binary = _last_base64(members, "value-base64", nullable=True)
+    if bool(values) == any(each.name == "value-base64" for each in members):
         raise NotARecord("one of value and value-base64 is needed")
-    if binary is not None:
+    if not values:
         return binary
     last = values[-1]
     return (last.value if isinstance(last.value, str) else last.text).encode()

@@ -41,6 +41,7 @@ def check(data: bytes) -> None:
     if isinstance(ours, Line):
         _check_round_trip(ours)
     _check_round_trip(_anything(data))
+    _check_round_trip(Line(None, data[:8] or None))
 
 
 def _check_round_trip(line: Line) -> None:
@@ -50,7 +51,7 @@ def _check_round_trip(line: Line) -> None:
         assert written.count(b"\n") == 1
         assert decode_line(written[:-1]) == line, written
         assert isinstance(read_json(written) if not verbatim else json.loads(written), dict)
-        assert len(written) <= 2 * (len(line.value) + len(line.key or b"") + _length(line)) + 200
+        assert len(written) <= 2 * (len(line.content) + len(line.key or b"") + _length(line)) + 200
 
 
 def _length(line: Line) -> int:
@@ -71,5 +72,6 @@ def seeds() -> list[bytes]:
         b'{"key-base64":"/w==","headers":[{"name":"a","value":"1"},{"name":"a","value-base64":"/w=="}],"value-base64":"/wA="}',
         b'{"key":"uow-1","headers":{"schema-version":"2","x":"y"},"value":"<a>\\u00fc\\n</a>"}',
         b'{"key":null,"headers":null,"value":[1, 2.50, {"a" : null}], "more": {}}',
+        b'{"key":"uow-1","headers":{"x":"y"},"value-base64":null}',
     ]
     return [*ways, *simulated_lines()]

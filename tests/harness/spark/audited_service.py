@@ -40,7 +40,7 @@ class AuditedService:
         self.handler_settings = HandlerSettings(target_type, handler=own, makes_facts=bool(plan.get("has_facts")))
         self.meanwhile: Callable[[], object] = lambda: None
         self.service = Service(directory, Plan(strategy=strategy, **plan))
-        self.passes_through = handler == PASS_THROUGH or self.service.plan.events.format != IPF
+        self.passes_through = handler == PASS_THROUGH or self.service.plan.records.format != IPF
         if not self.passes_through:
             self.service.handler = make_handler(self.handler_settings, parse_notification_settings(StringIO(TABLE), "settings"))
         else:
@@ -79,7 +79,7 @@ class AuditedService:
             5 * 1024 * 1024,
             settled,
             grace_ms=0,
-            events=plan.events,
+            events=plan.records,
             passes_through=self.passes_through,
         )
 

@@ -205,7 +205,7 @@ def test_options_that_kafka_does_not_have_or_that_the_service_sets_itself_are_re
 
 
 def test_every_known_strategy_and_ones_own_are_taken(loaded):
-    keys = f"{R} {{ custom-data-keys = [A], pds-data-keys = [B], required-parts = [C] }}\n"
+    keys = f"{R} {{ custom-data-keys = [A], pds-data-keys = [B], required-parts = [C], order-by = sequence }}\n"
     for strategy in (*STRATEGIES, "acme.orders:ByPriority"):
         assert loaded(f'{keys}{R}.strategy = "{strategy}"').resequencer.strategy == strategy
 

@@ -301,7 +301,7 @@ def test_a_receiver_cannot_select_by_what_records_that_pass_through_do_not_have(
 
 def test_groups_need_payments_but_stores_of_ones_own_do_not(loaded, refused):
     enabled = f"{P}.aggregation.enabled = true"
-    assert "name a store of your own" in refused(f"{PASSES}\n{enabled}")[f"{P}.aggregation.enabled"]
-    assert "name a store of your own" in refused(f"{P}.handler = pass-through\n{enabled}")[f"{P}.aggregation.enabled"]
+    assert "configure a store of your own" in refused(f"{PASSES}\n{enabled}")[f"{P}.aggregation.enabled"]
+    assert "configure a store of your own" in refused(f"{P}.handler = pass-through\n{enabled}")[f"{P}.aggregation.enabled"]
     loaded(f'{PASSES}\n{enabled}\n{P}.aggregation.stores.jobs.apply = "own.jobs:apply"')
     loaded(enabled)

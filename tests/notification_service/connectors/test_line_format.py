@@ -79,6 +79,15 @@ def test_a_value_in_base64_stands_for_bytes_that_are_not_utf8():
     assert decode_line(b'{"value-base64": "/wA="}') == Line(b"\xff\x00")
 
 
+@pytest.mark.parametrize("verbatim", [False, True])
+@pytest.mark.parametrize("is_object", [False, True])
+def test_a_null_value_is_neither_an_empty_one_nor_the_text_null(verbatim, is_object):
+    null = encode_line(Line(None, b"k"), verbatim=verbatim, is_object=is_object)
+    assert null == b'{"key":"k","value-base64":null}\n'
+    others = [decode_line(encode_line(Line(value, b"k"), verbatim=verbatim)) for value in (b"", b"null")]
+    assert [decode_line(null), *others] == [Line(value, b"k") for value in (None, b"", b"null")]
+
+
 @pytest.mark.parametrize("value", [b"null", b"5", b"[1, 2]", b"true"])
 def test_any_other_value_stands_for_its_own_bytes(value):
     assert decode_line(b'{"value": %b}' % value) == Line(value)
@@ -108,7 +117,7 @@ BAD_LINES = {
     b'{"value-base64": "a"}': "base64",
     b'{"value-base64": "Y!Q="}': "base64",
     b'{"value-base64": "\\u00fc"}': "base64",
-    b'{"value-base64": null}': "value-base64",
+    b'{"value": {}, "value-base64": null}': "both",
     b'{"value": {}, "value-base64": "YQ=="}': "both",
     b'{"key": "a", "key-base64": "YQ==", "value": {}}': "both",
     b'{"value": {"a": "\xff"}}': "not UTF-8 (byte 17)",

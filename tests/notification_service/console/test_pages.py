@@ -28,6 +28,7 @@ from notification_service.status.report import (
 from notification_service.status.service_report import ServiceReport, service_report
 from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
 from resequencer.clock import instant_text
+from resequencer.event import FIRST_FORMAT
 from resequencer.record import Partition
 
 HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m"
@@ -170,18 +171,24 @@ LETTER_HEADERS = (
 @pytest.fixture
 def letters(tmp_path: Path) -> TestClient:
     """A console with three dead letters in files, and the input that they came from."""
+    return letters_in(tmp_path, *(b"not json %d" % number for number in (1, 2, 3)))
+
+
+def letters_in(tmp_path: Path, *values: bytes, events: str = FIRST_FORMAT) -> TestClient:
+    """A console with dead letters that have these values, of records in the format of this name."""
     out, into = tmp_path / "out", tmp_path / "in"
     out.mkdir()
     into.mkdir()
     (into / "partition-0.jsonl").write_bytes(b"")
-    lines = [_letter(number, b"not json %d" % number) for number in (1, 2, 3)]
+    lines = [_letter(number, value) for number, value in enumerate(values, 1)]
     (out / "dead-letters.jsonl").write_bytes(b"".join(lines))
 
     def open_dead_letters(asked_for: AskedFor, sign: Sign) -> DeadLetterStore:
         del asked_for
         return FileDeadLetterStore(FileSettings("T", into, out, 1_000_000), sign)
 
-    return client_of(make_sources(tmp_path, open_dead_letters=open_dead_letters))
+    sources = make_sources(tmp_path, open_dead_letters=open_dead_letters)
+    return client_of(sources._replace(codec=sources.codec._replace(events=events)))
 
 
 def _letter(number: int, value: bytes) -> bytes:
@@ -233,6 +240,25 @@ def test_an_edited_dead_letter_is_sent_again_with_the_new_value(letters: TestCli
     sent = letters.post("/dead-letter/edit", data={**form, "anyway": "yes", FORM: token_on(letters, path)})
     assert sent.status_code == 200, sent.text
     assert b'"wrong"' in (tmp_path / "in" / "partition-0.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(("value", "is_typed"), [(b"\x00\xffAvro", False), (b"two\r\nlines", False), ("Straße\n".encode(), True)])
+def test_of_other_events_a_value_that_is_not_text_is_edited_in_a_file_alone(tmp_path: Path, value: bytes, is_typed: bool) -> None:
+    letters = letters_in(tmp_path, value, events="mapped-1")
+    page = letters.get("/dead-letter?number=T-0%231").text
+    assert ("<textarea" in page) is is_typed
+    assert ("takes the corrected value from a file" in page) is not is_typed
+    form = {"number": "T-0#1", "value": "any", "because": "typing error", "anyway": "yes"}
+    answer = letters.post("/dead-letter/edit", data={**form, FORM: token_on(letters, "/dead-letter?number=T-0%231")})
+    assert (answer.status_code, "its value is not text: give the corrected one in a file" in answer.text) == (
+        (200, False) if is_typed else (409, True)
+    )
+    assert bool((tmp_path / "in" / "partition-0.jsonl").read_bytes()) is is_typed
+
+
+def test_an_envelope_that_is_not_text_is_still_edited_in_the_form(tmp_path: Path) -> None:
+    letters = letters_in(tmp_path, b"\xff", events=FIRST_FORMAT)
+    assert "<textarea" in letters.get("/dead-letter?number=T-0%231").text
 
 
 def test_the_value_is_saved_as_bytes_and_the_look_is_noted(letters: TestClient, tmp_path: Path) -> None:

@@ -72,13 +72,18 @@ def test_our_headers_win_over_those_of_a_service_before_this_one(key: bytes | No
 
 
 def test_of_any_other_record_all_headers_are_read_and_the_key_is_the_unit() -> None:
-    headers: Headers = (("notification-id", b"N1"), (UNIT_OF_WORK, b"a header of its own"))
-    assert own_texts(headers) == {"notification-id": "N1"}
+    headers: Headers = (("another", b"1"), (UNIT_OF_WORK, b"a header of its own"))
+    assert own_texts(headers) == {"another": "1"}
     assert find_unit(b"uow-1", own_texts(headers)) == "uow-1"
     assert find_ours(headers) is None
 
 
 @pytest.mark.parametrize("key", [b"\xff\x00", b"another", None])
+def test_a_notification_of_a_handler_of_ones_own_may_have_another_key_than_its_unit() -> None:
+    texts = own_texts((("notification-id", b"N1"), (UNIT_OF_WORK, b"order-1")))
+    assert find_unit(b"another", texts) == "order-1"
+
+
 def test_delivery_has_the_unit_as_key_and_our_id(key: bytes | None) -> None:
     of = passed(key=key)
     item = make_item(of.key, of.value, of.headers, "OUT-0@1")

@@ -1,5 +1,6 @@
 """A worker's envelopes in flight: a suspect counts until its output has left, and a condemned envelope is not processed."""
 
+import msgspec
 import pytest
 from harness.driving import Envelopes
 
@@ -128,3 +129,23 @@ def test_what_another_worker_died_of_meanwhile_is_known_from_the_next_look(worke
     other.look()
     with pytest.raises(EndedItsWorker):
         other.take(envelope, CallKind.HANDLING)
+
+
+def test_a_record_that_ends_workers_while_it_is_read_has_no_unit_yet_and_is_not_read_again(workers, envelope):
+    unread = msgspec.structs.replace(envelope, unit="", id_hash=b"unread__", digest=b"unread__")
+    workers.die(unread, CallKind.READING, times=EXITS_OF_ONE)
+    with pytest.raises(EndedItsWorker, match=r"^reading it ended 3 workers"):
+        workers.in_flight.take(unread, CallKind.READING)
+    workers.in_flight.forget_those_that(everything)
+    assert workers.known == {}
+
+
+def test_an_exit_of_the_handler_counts_although_the_record_is_read_before_with_another_identity(workers, envelope):
+    unread = msgspec.structs.replace(envelope, unit="", id_hash=b"unread__", digest=b"unread__")
+    for number in range(EXITS_OF_ONE):
+        assert workers.known == ({} if number == 0 else {envelope.offset: number})
+        workers.survive(unread, CallKind.READING)
+        workers.die(envelope)
+    workers.survive(unread, CallKind.READING)
+    with pytest.raises(EndedItsWorker, match=r"^handling it"):
+        workers.in_flight.take(envelope, CallKind.HANDLING)

@@ -285,15 +285,19 @@ class FakeProducer:
     def send(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None,
         headers: Sequence[tuple[str, bytes]],
         partition: int | None = None,
+        _timestamp: int | None = None,
     ) -> FakeFuture:
         future = FakeFuture()
         number = sum(key or b"") % self._broker.counts[topic] if partition is None else partition
         self._waiting.append((TopicPartition(topic, number), Stored(key, value, tuple(headers)), future))
         return future
+
+    def partitions_for(self, topic: str) -> range:
+        return range(self._broker.counts[topic])
 
     def flush(self) -> None:
         """Send the waiting records. Raises no error, whether or not they arrived."""

@@ -23,7 +23,7 @@ _SHARED = (
     transport.test_what_is_not_sought_is_not_read,
     transport.test_a_poll_for_nothing_brings_nothing_and_loses_nothing,
     transport.test_a_poll_for_nothing_tells_the_ends_of_the_logs,
-    transport.test_a_value_that_is_too_long_is_cut_and_one_that_is_missing_is_a_defect,
+    transport.test_a_value_that_is_too_long_is_cut_and_one_that_is_missing_is_null,
     transport.test_reading_steps_over_the_markers_of_transactions_up_to_the_end_that_it_returns,
     transport.test_an_open_transaction_hides_what_is_behind_it,
     transport.test_what_is_published_is_read_once_with_its_key_headers_and_position,

@@ -14,13 +14,12 @@ from msgspec.structs import replace
 from guardian.headers import (
     DEAD_LETTER_PREFIX,
     DEAD_LETTER_VALUE_LENGTH,
-    DELIVERY_SOURCE_POSITION,
     ORDER_ID,
     ORDER_OFFSET,
     ORDER_PARTITION,
     ORDER_RESULT,
     POSSIBLE_DUPLICATE,
-    SOURCE_POSITION,
+    caused_by,
     cut_headers,
     dead_letter_headers,
 )
@@ -72,15 +71,14 @@ class SizeLimits:
 
     def dead_letter(self, each: OutputRecord, problem: str, now: Instant) -> ProducerRecord:
         """Return the dead letter of a notification that its topic does not accept."""
-        headers = dict(each.headers)
-        source = headers.get(f"{each.prefix}{DELIVERY_SOURCE_POSITION}") or headers.get(f"{each.prefix}{SOURCE_POSITION}", b"")
-        ours = dead_letter_headers(DeadLetterReason.TOO_LARGE, problem, source, now)
+        ours = dead_letter_headers(DeadLetterReason.TOO_LARGE, problem, caused_by(each.headers, each.prefix), now)
         return self.fit(OutputRecord(each.number, Channel.DEAD_LETTERS, each.key, (*each.headers, *ours), each.value), now)
 
     def _producer_record(self, each: OutputRecord) -> ProducerRecord:
         number = _partition_of(each) if each.channel is Channel.ORDER_OUTCOMES else each.partition
         value = None if each.channel is Channel.VALUES and not each.value else each.value
-        return ProducerRecord(self._topics.output(each.channel), each.key, each.headers, value, number)
+        lane = each.lane if each.key is None else None
+        return ProducerRecord(self._topics.output(each.channel), each.key, each.headers, value, number, each.timestamp, lane)
 
     def _fits(self, record: ProducerRecord) -> bool:
         return size_of(record.key, record.headers, record.value) <= self._limits[record.topic]

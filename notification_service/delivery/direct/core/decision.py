@@ -220,7 +220,7 @@ class OpenRecord(msgspec.Struct, eq=False):
 
     @property
     def value(self) -> bytes:
-        return self.record.value
+        return self.record.content
 
     @property
     def step(self) -> Step:
@@ -238,4 +238,4 @@ def dead_letter(opened: OpenRecord, reason: DeadLetterReason, error: str, now: I
     """Return the dead letter: the record as it was in the source, with the reason. Its position is that in the source."""
     own = own_headers(opened.headers, opened.notification_id)
     why = dead_letter_headers(reason, error, str(opened.way.origin).encode(), now, opened.record.cut)
-    return OutputRecord(opened.offset + 1, Channel.DEAD_LETTERS, opened.record.key, (*own, *why), opened.value)
+    return OutputRecord(opened.offset + 1, Channel.DEAD_LETTERS, opened.record.key, (*own, *why), opened.record.value)

@@ -117,7 +117,7 @@ class Departures:
 
     def add(self, each: Departure) -> None:
         self._waiting.append(each)
-        self.bytes += len(each.output.value)
+        self.bytes += len(each.output.value or b"")
 
     def take(self) -> list[Departure]:
         """Return what is published now: what was taken before, and more up to the bounds."""
@@ -128,7 +128,7 @@ class Departures:
         """Note that the first `count` are published; return them."""
         gone = [self._waiting.popleft() for _ in range(count)]
         self._taken -= count
-        self.bytes -= sum(len(each.output.value) for each in gone)
+        self.bytes -= sum(len(each.output.value or b"") for each in gone)
         return gone
 
     def find_first_order(self) -> int | None:
@@ -139,7 +139,7 @@ class Departures:
     def _find_cut(self) -> int:
         taken, is_whole = 0, False
         for number, each in enumerate(self._waiting):
-            taken += len(each.output.value)
+            taken += len(each.output.value or b"")
             if is_whole and (number >= MAX_RECORDS or taken > MAX_BYTES):
                 return number
             # The outcome of an order leaves together with the record behind it, which the order was about.

@@ -65,7 +65,7 @@ def _lines(batches: Batches) -> Iterator[RawRecord]:
                 if isinstance(read, Defect):
                     yield RawRecord(portion.partition, place, place, where, None, (), b"", read.problem)
                 else:
-                    yield RawRecord(portion.partition, place, place, where, read.key, read.headers, read.value)
+                    yield RawRecord(portion.partition, place, place, where, read.key, read.headers, read.content)
 
 
 def _records(batches: Batches, name: str) -> Iterator[RawRecord]:

@@ -665,3 +665,15 @@ def test_an_edit_that_needs_a_second_person_is_proposed_and_sends_nothing(store)
     assert edit(store, BROKEN, *needs_two)[0] == 1
     assert edit(store, MENDED)[0] == 0
     assert store.states() == ["edited"]
+
+
+def test_a_value_of_other_events_that_is_not_text_is_edited_from_a_file_to_the_byte(store):
+    store.set_aside(b"\x00\xffAvro", reason="no-sequence", key=b"\xfe")
+    mapped = 'ipf.processing-data.ingress.events { format = mapped, mapped { unit = "header:order", id = position } }'
+    service = "payment-status-notification { handler = pass-through, resequencer { strategy = WINDOW, order-by = sequence } }"
+    settings = ["--set", mapped, service, 'ipf.processing-data.ingress.events.mapped.sequence = "header:n"']
+    code, out, _ = edit(store, b"\x00\xff\r\nmended", *settings)
+    assert (code, "it would be a dead letter again, no-unit-of-work: unit (header:order) is missing" in out) == (1, True)
+    assert edit(store, b"\x00\xff\r\nmended", "--anyway", *settings)[0] == 0
+    (line,) = store.requeued()
+    assert (decode_line(line).value, decode_line(line).key) == (b"\x00\xff\r\nmended", b"\xfe")

@@ -76,6 +76,18 @@ def test_headers_are_properties_that_jms_can_name(artemis: ArtemisServer) -> Non
     sink.close()
 
 
+@pytest.mark.parametrize("kind", ["jms", "xms"])
+def test_a_null_value_is_a_message_without_a_body_and_an_empty_one_is_not(artemis: ArtemisServer, kind: str) -> None:
+    queues = Queues.fresh(artemis)
+    sink = queues.sink() if kind == "jms" else queues.xms_sink()
+    sink.position(ONE)
+    values = [None, b"", b"\x00\xff", b"text"]
+    records = tuple(replace(each, value=value) for each, value in zip(notifications(1, 4), values, strict=True))
+    sink.publish([output(ONE, records, 1)])
+    assert [each.value for each in queues.left(Channel.NOTIFICATIONS, 4)] == values
+    sink.close()
+
+
 def test_channels_without_a_queue_are_passed_over(artemis: ArtemisServer) -> None:
     queues = Queues.fresh(artemis)
     sink = queues.sink()

@@ -38,10 +38,15 @@ def record(
     key: bytes | None = b"k",
     attributes: int = 0,
     behind: bytes = b"",
+    later_ms: int = 0,
 ) -> bytes:
-    """Encode a record with its length in front; `behind` are additional bytes at its end."""
+    """Encode a record with its length in front; `behind` are additional bytes at its end. Its time is that of the batch and
+    `later_ms`.
+    """
     encoded = b"".join(part(name) + part(data) for name, data in headers)
-    body = bytes([attributes]) + varint(0) + varint(place) + part(key) + part(value) + varint(len(headers)) + encoded + behind
+    body = (
+        bytes([attributes]) + varint(later_ms) + varint(place) + part(key) + part(value) + varint(len(headers)) + encoded + behind
+    )
     return varint(len(body)) + body
 
 

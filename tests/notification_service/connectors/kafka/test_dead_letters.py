@@ -306,14 +306,18 @@ def test_what_does_not_fit_or_came_from_elsewhere_is_refused_and_the_others_go(s
     with stage.kafka.admin() as admin:
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, stage.topics.input, {"max.message.bytes": "2000"})])
     (elsewhere,) = aside.put(b"3", **{"source-position": "OTHER-0@1"})
-    (notification,) = aside.put(b"4", headers=(("notification-id", b"N"),))
+    position = f"{stage.topics.input}-1@0".encode()
+    (notification,) = aside.put(b"4", headers=(("source-position", position),), reason="too-large")
+    upstream = (("notification-id", b"N"), ("source-position", b"UPSTREAM-1@0"))
+    (of_an_upstream_service,) = aside.put(b"5", headers=upstream, reason="too-large")
     told = {each.number: each.problem for each in aside.requeue(good, large, of_no_partition, elsewhere, notification)}
     assert told[good] is None
     assert "Raise the topic's max.message.bytes" in str(told[large])
     assert told[of_no_partition] == f"it came from partition 7, but {stage.topics.input} has only 2"
     assert told[elsewhere] == f"it came from topic OTHER, but the service reads {stage.topics.input} now"
     assert "it is a notification that its topic refused" in str(told[notification])
-    assert [value for _, _, value, _ in aside.input()] == [b"1"]
+    assert [each.problem for each in aside.requeue(of_an_upstream_service)] == [None]
+    assert [value for _, _, value, _ in aside.input()] == [b"1", b"5"]
 
 
 def test_a_note_that_the_topic_of_the_dead_letters_does_not_take_names_that_topic_and_nothing_is_done(

@@ -43,7 +43,8 @@ def test_a_header_name_that_is_not_utf_8_costs_its_record(codec: int) -> None:
 
 def test_what_only_the_client_cannot_read_is_as_good_as_any() -> None:
     """The client takes the attributes for a number of several bytes."""
-    (only,) = read(batch([record(0, b"a", (b"name", b"data"), attributes=0x81)]))
+    (only,) = read(batch([record(0, b"a", (b"name", b"data"), attributes=0x81, later_ms=7)]))
+    assert only.timestamp == 1_007
     assert (only.value, only.headers) == (b"a", [("name", b"data")])
     assert not isinstance(only.headers, UndecodableHeaders)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from guardian.ports import OutputRecord, TransportUnavailable, TransportWithheld
+from guardian.ports import Channel, OutputRecord, TransportUnavailable, TransportWithheld
 from notification_service.connectors.mqtt.connection import Confirmation, Limits
 from notification_service.connectors.mqtt.messages import Outgoing, outgoing
 from notification_service.connectors.mqtt.sink import Sending
@@ -65,6 +65,32 @@ def test_it_is_over_when_each_message_is_confirmed_and_units_stay_in_order() -> 
     for unit in range(30):
         of_unit = [each.payload for each in connection.sent if each.correlation == b"%d" % unit]
         assert of_unit == [each.record.value for each in records(500, 30) if each.record.key == b"%d" % unit]
+
+
+def test_what_passes_through_is_in_order_by_its_unit_whatever_its_keys_are_and_null_is_empty() -> None:
+    connection = Connection(Random(1).choice)
+    keys, units = [b"1", b"2", None], [f"{number % 30}".encode() for number in range(500)]
+    passed = [
+        Numbered(
+            ONE,
+            OutputRecord(
+                number,
+                Channel.NOTIFICATIONS,
+                Random(number).choice(keys),
+                (("resequencer-unit-of-work", unit), ("n", b"%d" % number)),
+                None,
+                prefix="resequencer-",
+            ),
+        )
+        for number, unit in enumerate(units, 1)
+    ]
+    sending = Sending(connection, 1)
+    sending.send(passed, lambda record: outgoing("T", record.lane, record.headers, record.value))
+    assert (sending.confirmed, {each.payload for each in connection.sent}) == (500, {b""})
+    sent = [dict(each.properties) for each in connection.sent]
+    for unit in set(units):
+        of_unit = [int(each["n"]) for each in sent if each["resequencer-unit-of-work"] == unit.decode()]
+        assert of_unit == sorted(of_unit)
 
 
 def test_a_single_message_without_confirmation_leaves_it_undecided() -> None:

@@ -44,7 +44,7 @@ STRATEGIES = {
     ],
 )
 def test_a_units_page_has_its_stash_and_what_was_sent_of_it(tmp_path: Path, strategy: str, facts: tuple[str, ...]) -> None:
-    service = Service(tmp_path, settings=STRATEGIES[strategy], events=EventsSettings(MAPPED, BY_HEADERS))
+    service = Service(tmp_path, settings=STRATEGIES[strategy], records=EventsSettings(MAPPED, BY_HEADERS))
     service.handler = PassThrough()  # type: ignore[assignment]
     service.start()
     for number, kind in ((1, "begun"), (3, "went on")):

@@ -68,7 +68,7 @@ MAKE: dict[str, Callable[[int, int], Line]] = {"mapped": mapped, "cloudevents": 
 def run(directory: Path, form: str, strategy: str, seed: int = 0, **plan: Any) -> AuditedService:
     """Process events out of order, some of which come twice, too late, never, or are none."""
     settings = STRATEGIES[strategy]
-    audited = AuditedService(directory, settings.strategy, settings=settings, events=FORMATS[form], **plan)
+    audited = AuditedService(directory, settings.strategy, settings=settings, records=FORMATS[form], **plan)
     service, make, chance = audited.service, MAKE[form], random.Random(f"{form} {strategy} {seed}")
     events = [(unit, number) for unit in range(UNITS) for number in range(1, EACH + 1)]
     events.sort(key=lambda each: each[0] + each[1] * 3 + chance.randrange(12))
@@ -193,7 +193,7 @@ def test_a_planted_fault_is_found_and_nothing_else(
 ) -> None:
     before = processed(form, strategy)
     copytree(before.directory, tmp_path / "copy")
-    audited = AuditedService(tmp_path / "copy", before.strategy, settings=before.service.plan.settings, events=FORMATS[form])
+    audited = AuditedService(tmp_path / "copy", before.strategy, settings=before.service.plan.settings, records=FORMATS[form])
     found = [decode_line(each) for each in audited.notifications.read_bytes().splitlines()]
     lines = [each for each in found if isinstance(each, Line)]
     at = [at for at, each in enumerate(lines) if unit_of(each) == "unit-11"][1]

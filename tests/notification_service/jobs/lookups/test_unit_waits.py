@@ -2,17 +2,13 @@
 
 from collections.abc import Iterable
 
-import pyarrow as pa
 import pytest
 from harness.driving import PAIN_001, Envelopes, drive
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from notification_service.events.mapped import Mapping
-from notification_service.events.settings import CLOUDEVENTS, MAPPED, EventsSettings
-from notification_service.jobs.lookups.profile_source import Lesson, UnitWaits, arrivals, lesson_context, lessons, rounded_up
-from notification_service.jobs.spark.job_settings import LearningSettings
+from notification_service.jobs.lookups.profile_source import Lesson, UnitWaits, lesson_context, rounded_up
 from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.unit import Wake
@@ -111,26 +107,3 @@ def test_a_deadline_of_the_longest_wait_would_have_given_nothing_up(order, pause
         unit.wake(Wake.DEADLINE)
         unit.arrive(envelope)
     assert [marks.incomplete for marks in unit.marks] == [None] * 8
-
-
-@pytest.mark.parametrize(
-    ("events", "key", "named"),
-    [
-        (EventsSettings(MAPPED, Mapping(sequence="header:version", type="header:kind")), b"o-1", ()),
-        (EventsSettings(CLOUDEVENTS, Mapping()), b"\xff", (("ce_specversion", "1.0"), ("ce_subject", "o-1"))),
-    ],
-)
-def test_events_of_other_formats_teach_how_late_those_of_a_flow_come(events, key, named):
-    def row(offset: int, number: int, at: int) -> dict[str, object]:
-        own = {"version": number, "kind": "paid", "ce_id": offset, "ce_source": "/shop", "ce_type": "paid", "ce_sequence": number}
-        headers = [{"key": name, "value": str(value).encode()} for name, value in (*own.items(), *named)]
-        return {"partition": 0, "offset": offset, "timestamp": at, "key": key, "value": b"\x00", "headers": headers}
-
-    settings = LearningSettings(StrategySettings("SEQUENCE"), "T", 1_000, events)
-    rows = [row(0, 2, 100), row(1, 1, 350), row(2, 3, 400)]
-    arrived = list(arrivals(settings)([pa.RecordBatch.from_pylist(rows)]))
-    learned = [each for batch in lessons(settings)(arrived) for each in batch.to_pylist()]
-    flow = "events" if events.format == MAPPED else "/shop"
-    assert [(each["kind"], each["flow"], each["number"]) for each in learned] == [
-        ("wait", flow, 250), ("events", flow, 3), ("read", "", 3),
-    ]  # fmt: skip

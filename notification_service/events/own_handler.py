@@ -1,0 +1,146 @@
+"""A user's own handler of events that are no payments: a failure costs only the event on which it occurs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from guardian.headers import (
+    ENVELOPE_ID,
+    NOTIFICATION_ID,
+    SOURCE_POSITION,
+    UNIT_OF_WORK,
+    find_reserved,
+    mark_headers,
+)
+from notification_service.events.identifiers import shown
+from notification_service.events.trace_context import trace_headers
+from resequencer.clock import Instant
+from resequencer.errors import PermanentError, TooLarge, TransientError
+from resequencer.event import Event
+from resequencer.handler import Handled, Marks
+from resequencer.notification import Notification, notification_id
+from resequencer.record import Headers
+from resequencer.users_code import call_guarded
+
+STATUS = "published"
+"""What such notifications are counted under."""
+
+_MAX_INDEX = 2**31
+
+
+class EventMessage(msgspec.Struct, frozen=True, gc=False):
+    """A notification of a user's own handler of events that are no payments. The service adds the id and its own headers.
+
+    `index` counts the notifications of an event from 0. It determines the notification's id, so each is there once. `key` UNSET
+    is the unit of work. `headers` are those of the user, of other names than the service's.
+    """
+
+    index: int
+    value: bytes
+    key: bytes | UnsetType | None = UNSET
+    headers: Headers = ()
+
+
+class UsersEventHandler(Protocol):
+    """A user's own handler, `package.module:Class`. It is created once in each worker, with the `HandlerSettings`."""
+
+    def handle(self, event: Any, data: Any, marks: Marks, now: Instant) -> Iterable[EventMessage]:
+        """Return all messages of the event, which is as the configured format makes it. `data` are what the data handler keeps.
+
+        Raises:
+            DependencyUnavailable, TransientError, PermanentError: As in `Handler`. Any other exception is a PermanentError.
+        """
+        ...
+
+
+class ForeignEventHandler:
+    """Makes notifications of the messages of the user's handler. Their ids and our headers follow docs/contract.md, section 19.
+
+    A `TransientError` of the handler passes. Any other exception, and any unusable answer, becomes a `PermanentError`.
+    """
+
+    def __init__(self, handler: UsersEventHandler, name: str, max_bytes: int) -> None:
+        """Raises TypeError if the handler has no method `handle`. Otherwise this would show only at the first event."""
+        if not callable(getattr(handler, "handle", None)):
+            raise TypeError("it has no method handle")
+        self._handler = handler
+        self._who = f"handler {name}"
+        self._max_bytes = max_bytes
+
+    def with_lookups(self, enrichment: object) -> ForeignEventHandler:
+        """Return itself: lookups are of payments."""
+        del enrichment
+        return self
+
+    def handle(self, envelope: Event, data: Any, marks: Marks, now: Instant) -> Handled:
+        """Call the user's handler. An event without a message counts as suppressed.
+
+        Raises:
+            TransientError: The handler asks to be called again.
+            PermanentError: The handler failed, or its answer cannot be used.
+            TooLarge: The messages together are too large.
+        """
+        called = call_guarded(self._who, lambda: list(self._handler.handle(envelope, data, marks, now)), TransientError)
+        made = call_guarded(self._who, lambda: self._notifications(called, envelope, marks))
+        if sum([each.size for each in made]) > self._max_bytes:
+            raise TooLarge(
+                f"{self._who} made more than {self._max_bytes} bytes of notifications of one event; "
+                "make less of it, or raise max-record-bytes to more than a quarter of what they take"
+            )
+        return Handled(tuple(made), suppressed=not made)
+
+    def _notifications(self, messages: list[Any], event: Event, marks: Marks) -> list[Notification]:
+        used: set[int] = set()
+        return [self._notification(each, event, marks, used) for each in messages]
+
+    def _notification(self, message: Any, event: Event, marks: Marks, used: set[int]) -> Notification:
+        """Return the notification of a message. All types are verified, because foreign code made it."""
+        if not isinstance(message, EventMessage):
+            raise PermanentError(f"{self._who} answered a {type(message).__name__}; answer with EventMessage")
+        index: Any = message.index
+        value: Any = message.value
+        key: Any = message.key
+        unit = event.unit.encode()
+        if key is UNSET:
+            key = unit
+        if type(index) is not int or not 0 <= index < _MAX_INDEX or index in used:
+            raise PermanentError(f"{self._who} gave the index {index!r:.50}; number the messages of an event, each once, from 0")
+        used.add(index)
+        if not isinstance(value, bytes) or not isinstance(key, bytes | None):
+            raise PermanentError(
+                f"{self._who} gave a {type(value).__name__} as value and a {type(key).__name__} as key; give bytes"
+            )
+        identifier, record = notification_id(event.unit, event.event_id, index), event.record
+        ours = (
+            (NOTIFICATION_ID, identifier.encode()),
+            (ENVELOPE_ID, event.event_id.encode()),
+            (SOURCE_POSITION, str(record.origin).encode()),
+            *(() if key == unit else ((UNIT_OF_WORK, unit),)),
+            *mark_headers(marks.incomplete, is_late=marks.late, is_ordered=marks.ordered),
+            *trace_headers(record.headers),
+        )
+        headers = (*self._own(message.headers), *ours)
+        # A subclass of bytes, such as numpy's, could not be stored.
+        return Notification(
+            identifier,
+            event.unit,
+            STATUS,
+            b"".join((value,)),
+            headers,
+            record.origin,
+            key=None if key is None else b"".join((key,)),
+        )
+
+    def _own(self, headers: Any) -> Headers:
+        own = tuple((name, b"".join((value,))) for name, value in headers)
+        for name, _ in own:
+            if type(name) is not str or not name:
+                raise PermanentError(f"{self._who} gave a header with the name {name!r:.50}; give texts")
+            name.encode()
+        if (reserved := find_reserved(own)) is not None:
+            raise PermanentError(f"{self._who} gave the header {shown(reserved)}, which is the service's; choose another name")
+        return own

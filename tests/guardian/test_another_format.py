@@ -1,0 +1,202 @@
+"""What is stored was read in another format of events: the start is refused, unless an operator accepts duplicates."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness.service_under_test import Service
+from msgspec.structs import replace
+
+from guardian.ports import Transport, TransportStatus
+from guardian.takeover import named_source, source_of
+from notification_service.events.identifiers import hash_id
+from resequencer.dead_letter import DeadLetterReason
+from resequencer.errors import ConfigurationError
+from resequencer.event import FIRST_FORMAT, Decoder, Event, Refusal
+from resequencer.record import Partition, Record
+from resequencer.storage_port import Header
+
+
+class Other:
+    """A format in which the same records are events with other ids, and those of a unit in `moved` of another unit."""
+
+    def __init__(self, inner: Decoder, moved: dict[str, str]) -> None:
+        self._inner, self._moved = inner, moved
+
+    def decode(self, record: Record) -> Event | Refusal:
+        event = self._inner.decode(record)
+        if isinstance(event, Refusal):
+            return event
+        identifier = f"other {event.event_id}"
+        return replace(event, unit=self._moved.get(event.unit, event.unit), event_id=identifier, id_hash=hash_id(identifier))
+
+
+@pytest.fixture
+def in_format(tmp_path: Path) -> Any:
+    service = Service(tmp_path)
+
+    def configure(events: str, replaced: str | None = None, **moved: str) -> Service:
+        service.kill()
+        service.plan = replace(service.plan, events=events, replaced_events=replaced)
+        is_first = events == FIRST_FORMAT
+        service.around_decoder = (lambda decoder: decoder) if is_first else (lambda decoder: Other(decoder, moved))
+        return service
+
+    yield configure
+    service.kill()
+
+
+InFormat = Callable[..., Service]
+
+
+def test_a_start_is_refused_while_something_waits_and_also_while_nothing_does(in_format: InFormat) -> None:
+    for sequence in (2, 1):
+        service = in_format(FIRST_FORMAT)
+        service.tell("u", sequence)
+        service.start().run()
+        service.stop()
+        with pytest.raises(ConfigurationError, match=r'as mapped-1 now.*was read as ipf.*replaces = "ipf".*possible-duplicate'):
+            in_format("mapped-1").start().run()
+
+
+def test_each_format_knows_its_own_and_refuses_every_other(in_format: InFormat) -> None:
+    service = in_format("mapped-1")
+    service.tell("u", 1)
+    service.start().run()
+    service.stop()
+    for other in ("mapped-2", FIRST_FORMAT):
+        with pytest.raises(ConfigurationError, match="was read as mapped-1"):
+            in_format(other, "mapped-3").start().run()
+    again = in_format("mapped-1")
+    again.tell("u", 2)
+    again.start().run()
+    assert again.sequences("u") == [1, 2]
+    assert not any(each.is_possible_duplicate for each in again.told)
+
+
+def test_a_format_that_never_read_anything_replaces_nothing(in_format: InFormat) -> None:
+    in_format(FIRST_FORMAT).start().stop()
+    service = in_format("mapped-1")
+    service.tell("u", 1)
+    service.start().run()
+    assert service.sequences("u") == [1]
+
+
+def test_what_came_until_an_operator_accepts_it_is_marked_and_nothing_later(in_format: InFormat) -> None:
+    service = in_format(FIRST_FORMAT)
+    service.tell("idle", 1)
+    service.tell("waits", 2)
+    service.start().run()
+    service.stop()
+    service = in_format("mapped-1", FIRST_FORMAT)
+    service.tell("waits", 1)
+    service.tell("idle", 1, identity="idle#A#1")
+    service.start().run()
+    service.tell("idle", 2)
+    service.run()
+    assert service.sequences("waits") == [1, 2]
+    marked = [(each.unit, each.sequence, each.is_possible_duplicate) for each in service.told]
+    assert sorted(marked) == [
+        ("idle", 1, False), ("idle", 1, True), ("idle", 2, False), ("waits", 1, True), ("waits", 2, True),
+    ]  # fmt: skip
+    service.stop()
+    service = in_format("mapped-1")
+    service.start().run()
+    assert len(service.told) == len(marked)
+
+
+def test_a_crash_before_all_units_are_read_in_the_new_format_changes_nothing(in_format: InFormat) -> None:
+    service = in_format(FIRST_FORMAT)
+    service.tell("u", 3)
+    service.tell("w", 2)
+    service.start().run()
+    service.stop()
+    service = in_format("mapped-1", FIRST_FORMAT)
+    service.tell("u", 2)
+    service.start().run()
+    service.kill()
+    service = in_format("mapped-1")
+    service.tell("u", 1)
+    service.tell("w", 1)
+    service.start().run()
+    assert (service.sequences("u"), service.sequences("w")) == ([1, 2, 3], [1, 2])
+
+
+def test_what_is_of_another_unit_now_is_a_dead_letter_at_its_deadline(in_format: InFormat) -> None:
+    service = in_format(FIRST_FORMAT)
+    service.tell("u", 2, 3)
+    service.start().run()
+    service.stop()
+    service = in_format("mapped-1", FIRST_FORMAT, u="w")
+    service.start().run()
+    service.run_after(21_000)
+    assert [(each.reason, each.is_possible_duplicate) for each in service.dead] == [(DeadLetterReason.UNDECODABLE, True)] * 2
+    assert "waited in unit 'u', and is of unit 'w'" in service.dead[0].error
+    assert service.told == []
+
+
+class Queue:
+    """A transport that knows the end of its log only once it reads, and whose last record may come again under a new offset."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self._reads = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def standing(self) -> TransportStatus:
+        return TransportStatus(window=1)
+
+    def start_offset(self, partition: Partition) -> int:
+        return self.end_offset(partition)
+
+    def end_offset(self, partition: Partition) -> int:
+        return self._inner.end_offset(partition) if self._reads else 0
+
+    def seek(self, partition: Partition, offset: int, source_state: str = "") -> None:
+        self._reads = True
+        self._inner.seek(partition, offset, source_state)
+
+
+def test_of_a_queue_what_may_come_again_under_new_offsets_is_marked_too(in_format: InFormat) -> None:
+    service = in_format(FIRST_FORMAT)
+    service.tell("u", 2)
+    service.start().run()
+    service.stop()
+    service = in_format("mapped-1", FIRST_FORMAT)
+    service.around_transport = Queue  # type: ignore[assignment]  # It has the rest of the inner one.
+    service.tell("u", 1)
+    service.tell("u", 3)
+    service.start().run()
+    assert [(each.sequence, each.is_possible_duplicate) for each in service.told] == [(1, True), (2, True), (3, False)]
+
+
+def test_a_storage_that_ends_with_the_process_has_nothing_of_another_format(in_format: InFormat) -> None:
+    service = in_format(FIRST_FORMAT)
+    service.plan = replace(service.plan, storage="none", acknowledge_handled=True)
+    service.tell("u", 1, 3)
+    service.start().run()
+    service.stop()
+    service = in_format("mapped-1")
+    service.tell("u", 2)
+    service.start().run()
+    assert service.sequences("u") == [1, 2, 3]
+
+
+def test_what_waits_is_read_again_under_a_lost_storage_and_marked_once(in_format: InFormat) -> None:
+    service = in_format(FIRST_FORMAT)
+    service.tell("u", 1)
+    service.start().run()
+    service.stop()
+    service.forget_database()
+    service = in_format("mapped-1")
+    service.start().run()
+    assert [(each.sequence, each.is_possible_duplicate) for each in service.told] == [(1, False), (1, True)]
+
+
+@pytest.mark.parametrize("source", ["", "topic group", "a queue type = 'x' AND events='y'"])
+@pytest.mark.parametrize("events", [FIRST_FORMAT, "cloudevents", "package.module:Class-1"])
+def test_a_header_keeps_the_log_and_its_format(source: str, events: str) -> None:
+    assert source_of(Header("token", 0, source=named_source(source, events))) == (source, events)
