@@ -260,11 +260,6 @@ class FileTransport:
         self._source = FileSource(settings, wait, files)
         self._sink = FileSink(settings, files)
 
-    @property
-    def ignored_files(self) -> frozenset[str]:
-        """The names in the input directory that are no partition files."""
-        return self._source.ignored
-
     def standing(self) -> TransportStatus:
         return TransportStatus()
 
