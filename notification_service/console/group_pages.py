@@ -442,7 +442,7 @@ class _GroupPages:
             freshness=freshness,
             is_old=self._is_old(freshness.as_of),
             facts_unit=console.sources.facts_unit,
-            stores=groups.source.find_status(),
+            stores=console.sources.find_aggregation(),
             state=state,
             states=[*states, _PROBLEMS],
             text=text,
