@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from notification_service.events.cloudevents import CloudEvent, CloudEventDecoder
 from notification_service.events.format import DecodingSettings
@@ -69,6 +70,12 @@ def test_structured_mode_has_all_in_the_value(content_type: str | None) -> None:
     assert (event.unit, event.flow, event.sequence, event.event_id) == (same.unit, same.flow, same.sequence, same.event_id)
     assert (event.parts, event.time, event.data) == (same.parts, same.time, same.data)
     assert event.attributes == same.attributes
+
+
+def test_a_tombstone_in_binary_mode_is_an_event_without_data_and_in_structured_mode_none() -> None:
+    event = event_in(replace(binary(), value=None))
+    assert (event.unit, event.data, event.record.value) == ("order-17", None, None)
+    assert refused(replace(structured(), value=None)) == (DeadLetterReason.UNDECODABLE, "it has no value")
 
 
 def test_the_partition_key_names_the_unit_before_the_subject() -> None:

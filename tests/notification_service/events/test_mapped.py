@@ -190,3 +190,20 @@ def test_numbers_on_a_path_are_places_in_an_array_or_names_in_an_object() -> Non
     for value in ([{"id": "x"}], {"0": {"id": "x"}}, [{"id": "x"}, 1, "more"]):
         assert event_in(value, unit="value:0.id", needs_sequence=False).unit == "x"
     assert refused([], unit="value:0.id")[0] is DeadLetterReason.NO_UNIT_OF_WORK
+
+
+def test_a_null_value_is_an_event_where_key_and_headers_say_all_and_is_not_an_empty_one() -> None:
+    decoder = MappedDecoder(DecodingSettings(True), Mapping(sequence="header:version", id="digest"))
+    null, empty = (decoder.decode(Record(ORIGIN, value, b"order-17", (("version", b"7"),))) for value in (None, b""))
+    assert isinstance(null, Event)
+    assert isinstance(empty, Event)
+    assert (null.unit, null.sequence, null.record.value) == ("order-17", 7, None)
+    assert null.digest != empty.digest
+    assert null.event_id != empty.event_id
+
+
+def test_what_is_mapped_from_a_null_value_is_missing() -> None:
+    decoder = MappedDecoder(DecodingSettings(True), Mapping(unit="value:id", sequence="header:version"))
+    refusal = decoder.decode(Record(ORIGIN, None, b"k", (("version", b"7"),)))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.reason, refusal.error[:25]) == (DeadLetterReason.NO_UNIT_OF_WORK, "unit (value:id) is missin")
