@@ -171,8 +171,17 @@ def test_long_sources_and_ids_become_digests_and_stay_in_the_attributes() -> Non
     assert event.attributes["source"] == long
 
 
+@pytest.mark.parametrize("form", [binary, structured])
+def test_the_event_before_is_named_by_its_id_of_the_same_source(form: Any) -> None:
+    first, second = event_in(form(id="1")), event_in(form(id="2", previousid="1"))
+    assert (first.previous, second.previous) == (None, first.event_id)
+    assert event_in(form(id="2", previousid="1", source="https://other.example")).previous != first.event_id
+    assert event_in(form(id="2", previousid="")).previous is None
+    assert event_in(binary(id="2")).digest != event_in(binary(id="2", previousid="1")).digest
+
+
 def test_a_control_character_is_refused_wherever_it_is() -> None:
-    for name in ("source", "id", "type", "subject"):
+    for name in ("source", "id", "type", "subject", "previousid"):
         assert refused(binary(**{name: "x" * 300 + "\x01"}))[0] is DeadLetterReason.INVALID_ID
 
 
