@@ -81,7 +81,7 @@ class Strategy(Protocol):
         ...
 
     def is_late(self, state: Any, envelope: Event) -> bool:
-        """Whether a later envelope was handled before this one. Called before `handled`. Dead letters were not handled."""
+        """Whether a later envelope was handled before this one; dead letters were not. Called before `handled` and `forced`."""
         ...
 
     def missing(self, state: Any, envelope: Event) -> str:

@@ -31,8 +31,8 @@ class Links(StrategyState, frozen=True, array_like=True, gc=False):
 class Previous:
     """Handles an event once the one that it names was handled; one that names none is the first of its chain.
 
-    What follows one that became a dead letter, or was given up, does not wait for it. If that one comes after all, it is handled
-    at once. It is late if what follows it was handled.
+    What follows one that became a dead letter, or was given up, does not wait for it. If that one comes after all, it is late if
+    what follows it was handled.
     """
 
     name = "PREVIOUS"
@@ -54,9 +54,7 @@ class Previous:
         return state
 
     def accepts(self, state: Links, envelope: Event) -> bool:
-        if envelope.previous is None or _fate(state.known, _hash(envelope.previous)) != _UNKNOWN:
-            return True
-        return _fate(state.known, _hash(envelope.event_id)) != _UNKNOWN
+        return envelope.previous is None or _fate(state.known, _hash(envelope.previous)) != _UNKNOWN
 
     def handled(self, state: Links, envelope: Event) -> Links:
         """Count the event. If the one before it was not handled, it is given up."""

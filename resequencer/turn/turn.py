@@ -296,7 +296,7 @@ class Turn:
         unit, strategy, data = self.unit, self.strategy, self.unit.data
         self.current = envelope
         try:
-            is_late = not is_forced and strategy.is_late(unit.state, envelope) if ahead is None else ahead[1]
+            is_late = strategy.is_late(unit.state, envelope) if ahead is None else ahead[1]
             marks = UNMARKED if self.incomplete is None and not is_late else self._marked(is_late=is_late)
             if envelope.parts:
                 data = self._data_with(envelope, is_late=is_late)
@@ -321,8 +321,7 @@ class Turn:
         self.current, self.is_changed = envelope, True
         self.unit.amend(retry=None)
         with suppress(PermanentError):
-            is_late = not retry.is_forced and self.strategy.is_late(self.unit.state, envelope)
-            data = self._data_with(envelope, is_late=is_late)
+            data = self._data_with(envelope, is_late=self.strategy.is_late(self.unit.state, envelope))
         self._give_up(envelope, retry.entry, why, data, is_forced=retry.is_forced)
 
     def dead_letter_entry(self, entry: Entry, reason: DeadLetterReason, error: str) -> None:

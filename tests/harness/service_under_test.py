@@ -156,6 +156,7 @@ class Plan(msgspec.Struct, frozen=True):
     takes_whole_batches: bool = False
     events: str = FIRST_FORMAT
     replaced_events: str | None = None
+    first_sequence: int | None = 1
 
 
 class Service:

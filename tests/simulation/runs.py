@@ -24,6 +24,7 @@ from simulation.injected_faults import Dangers
 from simulation.reading import find_false_mark, read_outcome
 from simulation.with_orders import WorldOrders, judged_with_orders
 from simulation.with_server_away import judged_with_server_away, prepared_with_server_away
+from simulation.with_strategies import workload_of_strategies
 from simulation.with_wild_clocks import judged_with_wild_clocks
 from simulation.without_storage import TIGHT_ROOM, done_characters, judged_without_storage, prepared_without_storage
 from simulation.world import World
@@ -55,6 +56,8 @@ class SimulatedRun(StrEnum):
     """Handlers call a server that is away for a while."""
     ORDERS = "orders"
     """Operators give orders; in every third run the storage forgets, too."""
+    STRATEGIES = "strategies"
+    """The strategy is PREVIOUS or WINDOW, or its numbers begin with 0 or with any."""
     NONE = "none"
     """Each worker has a storage `none` of its own: the source is the store."""
 
@@ -83,7 +86,7 @@ def simulate(seed: int, run: SimulatedRun = SimulatedRun.CRASHES, expected: Outc
     if world.orders is not None:
         return judged_with_orders(outcome, expected, world.orders)
     outcome = judged(outcome, expected, run.forgets)
-    return with_true_marks(outcome, work) if run is SimulatedRun.CRASHES else outcome
+    return with_true_marks(outcome, work) if run in (SimulatedRun.CRASHES, SimulatedRun.STRATEGIES) else outcome
 
 
 def reference(seed: int, run: SimulatedRun = SimulatedRun.CRASHES) -> Outcome:
@@ -94,7 +97,10 @@ def reference(seed: int, run: SimulatedRun = SimulatedRun.CRASHES) -> Outcome:
 
 def prepared(seed: int, run: SimulatedRun) -> Workload:
     random, absences = Random(f"prepared {seed}"), Random(f"absences {seed}")
-    work = workload(seed, random.choice((4, _MAX_UNITS)) if run is SimulatedRun.NONE else _MAX_UNITS)
+    if run is SimulatedRun.STRATEGIES:
+        work = workload_of_strategies(seed, _MAX_UNITS)
+    else:
+        work = workload(seed, random.choice((4, _MAX_UNITS)) if run is SimulatedRun.NONE else _MAX_UNITS)
     if absences.random() < _HAVE_ABSENCES:
         work = with_absences(work, absences, transactions_hang=True)
     if run is SimulatedRun.NONE:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from notification_service.payments.payment_data import LATEST_OBJECTS
+from resequencer.errors import PermanentError
 from resequencer.event import Event
 from resequencer.order import OrderKind, OrderResult
 from resequencer.storage_port import WaitKind
@@ -76,6 +77,19 @@ def test_what_comes_behind_a_higher_one_leaves_at_once_and_is_late(envelopes: En
     unit.arrive(envelopes(10, flow="B"))
     assert [marks.late for marks in unit.marks] == [False, True, False], "the same number is in order"
     assert unit.sequences == [10, 9, 10]
+
+
+@pytest.mark.parametrize("reincarnates", [False, True])
+def test_a_dead_letter_makes_nothing_late(envelopes: Envelopes, reincarnates: bool) -> None:
+    unit, fails = window(), envelopes(10)
+    unit.reincarnates = reincarnates
+    unit.handler.fail(fails, PermanentError("no"))
+    unit.arrive(envelopes(5), fails)
+    unit.expire()
+    unit.arrive(envelopes(7), envelopes(8), envelopes.again(fails), envelopes(4))
+    unit.expire()
+    assert unit.sequences == [5, 4, 7, 8, 10]
+    assert [marks.late for marks in unit.marks] == [False, False, True, False, False, False]
 
 
 def test_equal_times_leave_in_order_of_arrival(envelopes: Envelopes) -> None:
