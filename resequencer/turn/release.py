@@ -41,7 +41,10 @@ def release(turn: Turn, cause: Wake) -> None:
 
 
 def release_stash(turn: Turn, cause: Wake, *, is_rest: bool = False) -> None:
-    """Release the stash as far as the turn's output budget allows. The next turn releases the rest, before later arrivals."""
+    """Release the stash as far as the turn's output budget allows. The next turn releases the rest, before later arrivals.
+
+    Where the end of a wait releases, a stash beyond its bound loses only the first ones: the others may still be overtaken.
+    """
     if cause is Wake.DEADLINE and turn.context.releases_by_wait:
         _release_in_order(turn)
         return
@@ -49,8 +52,11 @@ def release_stash(turn: Turn, cause: Wake, *, is_rest: bool = False) -> None:
     if oldest is None or lowest is None:
         return
     before, missing = len(unit.stash), turn.missing(lowest)
+    ends_at_bound = turn.context.releases_by_wait and cause is Wake.BOUND and is_beyond_bound(turn)
     turn.gather_with(oldest.envelope)
     for entry in turn.context.release_order(unit):
+        if ends_at_bound and not is_beyond_bound(turn):
+            break
         _force(turn, entry)
     if unit.remainder is not None:
         unit.amend(remainder=replace(unit.remainder, cause=cause))

@@ -145,6 +145,7 @@ _FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
         strategies.what_left_the_window_is_forgotten: 0,
         strategies.what_left_the_window_in_time_is_marked: 0,
         strategies.first_sequence_ignored: 1,
+        plant.deadline_before_the_backlog_is_read: 36,
     },
     SimulatedRun.NONE: {
         storage.position_waits_for_stashes_only: 0,

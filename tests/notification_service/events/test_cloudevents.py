@@ -208,6 +208,13 @@ def test_the_time_is_one_of_rfc_3339_or_none(time: str, instant: int | None) -> 
     assert event_in(binary(time=time)).time == instant
 
 
+@pytest.mark.parametrize("time", [None, "yesterday", "2026-04-05T17:31:00"])
+def test_an_event_without_a_time_is_refused_if_the_strategy_needs_one(time: str | None) -> None:
+    refusal = CloudEventDecoder(DecodingSettings(needs_sequence=False, needs_time=True)).decode(binary(time=time))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.reason, "time is missing or no time" in refusal.error) == (DeadLetterReason.INVALID_TIME, True)
+
+
 def test_a_record_with_thousands_of_headers_is_refused_before_it_is_read() -> None:
     record = binary()
     many = Record(record.origin, b"", None, record.headers + (("x", b""),) * 1_000)
