@@ -16,7 +16,7 @@ from typing import NamedTuple
 from harness.crashes.outcomes import Forgets, Outcome, judged, with_true_marks
 from harness.faltering import Mistakes
 from harness.workloads.absences import LONGEST_RETENTION_MS, STEP_MS, with_absences, without_retention
-from harness.workloads.shuffled import Phase, Workload, uncut, workload
+from harness.workloads.shuffled import Phase, Workload, uncut, workload, workload_of_strategies
 from msgspec.structs import replace
 from simulation.aimed_losses import AimedLosses
 from simulation.clocks import MAX_MS, NO_CLOCK_DANGERS, ClockDangers
@@ -24,7 +24,6 @@ from simulation.injected_faults import Dangers
 from simulation.reading import find_false_mark, read_outcome
 from simulation.with_orders import WorldOrders, judged_with_orders
 from simulation.with_server_away import judged_with_server_away, prepared_with_server_away
-from simulation.with_strategies import workload_of_strategies
 from simulation.with_wild_clocks import judged_with_wild_clocks
 from simulation.without_storage import TIGHT_ROOM, done_characters, judged_without_storage, prepared_without_storage
 from simulation.world import World

@@ -8,12 +8,12 @@ from harness.actors.watched import WatchedActors
 from harness.driving import NoChance
 from harness.faltering import faltering
 from harness.service_under_test import TOPIC
+from harness.workloads.of_strategies import decoder_of, strategy_of
 from msgspec.structs import replace
 from simulation.clocks import MachineClock
 from simulation.fakes.clients import FakeConsumer
 from simulation.slot import Slot
 from simulation.struck_storage import StruckSharedStorage
-from simulation.with_strategies import decoder_of, strategy_of
 
 from guardian.actor_gateway import ActorGateway
 from guardian.backoff import BackoffSettings, LogRateLimit, RetryWithBackoff

@@ -15,6 +15,7 @@ from guardian.unit_registry import UnitRegistrySettings
 from resequencer.settings import ResequencerSettings
 
 STRATEGIES = ("SEQUENCE", "SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001")
+_OTHER_STRATEGIES = ("PREVIOUS", "PREVIOUS", "WINDOW", "WINDOW", "SEQUENCE", "STRICT_SEQUENCE")
 _PARTS = ("PAIN_001", "PAIN_001_PAYMENT_INSTRUCTION", "PAIN_001_PAYMENT_TRANSACTION")
 
 
@@ -83,6 +84,15 @@ def workload(seed: int, max_units: int = 7, strategies: Sequence[str] = STRATEGI
         plan = msgspec.structs.replace(plan, batch_size=random.choice((1, 3)))
     mistakes = drawn_mistakes(Random(f"mistakes {seed}"), identities)
     return Workload(plan, tuple(_phases(random, arrivals)), away, never, mistakes)
+
+
+def workload_of_strategies(seed: int, max_units: int = 7) -> Workload:
+    """Return the input of a seed for a strategy that payments do not need: PREVIOUS, WINDOW, or numbers from 0 or any on."""
+    work = workload(seed, max_units, _OTHER_STRATEGIES, Random(f"first {seed}").choice((0, 0, None)))
+    if work.plan.strategy != "WINDOW":
+        return work
+    resequencer = msgspec.structs.replace(work.plan.resequencer, stash_timeout_ms=2_000)
+    return work._replace(plan=msgspec.structs.replace(work.plan, resequencer=resequencer))
 
 
 def uncut(work: Workload) -> Workload:

@@ -1,14 +1,14 @@
-"""Runs of the strategies that payments do not need: PREVIOUS, WINDOW, and numbers that begin with 0 or with any.
+"""The strategies of a plan: also PREVIOUS, WINDOW, and numbers that begin with 0 or with any, which payments do not need.
 
 The input is IPF's envelopes. With PREVIOUS an envelope has the id of the one before it in a member of its own, which the format
 does not read.
 """
 
-from random import Random
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import msgspec
-from harness.service_under_test import Plan
-from harness.workloads.shuffled import Workload, workload
 from msgspec.structs import replace
 
 from notification_service.events.format import DecodingSettings
@@ -20,8 +20,8 @@ from resequencer.record import Record
 from resequencer.strategies.port import Strategy
 from resequencer.strategies.window import OrderBy
 
-_STRATEGIES = ("PREVIOUS", "PREVIOUS", "WINDOW", "WINDOW", "SEQUENCE", "STRICT_SEQUENCE")
-_WINDOW_MS = 2_000
+if TYPE_CHECKING:
+    from harness.service_under_test import Plan
 
 
 class _Linked(msgspec.Struct):
@@ -36,16 +36,7 @@ class LinkedDecoder(EnvelopeDecoder):
 
     def decode(self, record: Record) -> DataEnvelope | Refusal:
         event = super().decode(record)
-        return event if isinstance(event, Refusal) else replace(event, previous=_read_link(record.value).previous)
-
-
-def workload_of_strategies(seed: int, max_units: int) -> Workload:
-    """Return the input of a seed for one of these strategies."""
-    work = workload(seed, max_units, _STRATEGIES, Random(f"first {seed}").choice((0, 0, None)))
-    if work.plan.strategy != "WINDOW":
-        return work
-    resequencer = replace(work.plan.resequencer, stash_timeout_ms=_WINDOW_MS)
-    return work._replace(plan=replace(work.plan, resequencer=resequencer))
+        return event if isinstance(event, Refusal) else replace(event, previous=_read_link(record.value or b"").previous)
 
 
 def strategy_of(plan: Plan) -> Strategy:
