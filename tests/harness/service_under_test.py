@@ -14,6 +14,7 @@ import msgspec
 from harness.actors.watched import WatchedActors
 from harness.driving import NoChance, wire
 from harness.faltering import Mistakes, Place, faltering
+from harness.workloads.of_strategies import decoder_of, strategy_of
 
 from guardian.actor_gateway import UnitsReport
 from guardian.backoff import BackoffSettings, LogRateLimit, RetryWithBackoff
@@ -30,11 +31,8 @@ from notification_service.connectors.files.scan import scan_output
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.line_format import Line, decode_line, encode_line
-from notification_service.events.format import DecodingSettings
-from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.payment_data import LATEST_OBJECTS, PaymentData
-from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.clock import Instant
 from resequencer.errors import DependencyUnavailable, PermanentError, TransientError
 from resequencer.event import FIRST_FORMAT, Decoder
@@ -156,6 +154,7 @@ class Plan(msgspec.Struct, frozen=True):
     takes_whole_batches: bool = False
     events: str = FIRST_FORMAT
     replaced_events: str | None = None
+    first_sequence: int | None = 1
 
 
 class Service:
@@ -171,7 +170,7 @@ class Service:
         self.clock = FakeClock()
         self.handler = Teller(self.clock)
         self.handler.makes_facts = self.plan.has_facts
-        self.strategy = make_strategy(StrategySettings(self.plan.strategy))
+        self.strategy = strategy_of(self.plan)
         self.files: FileOperations = SystemFiles()
         self.around_transport: Callable[[Transport], Transport] = lambda transport: transport
         self.around_storage: Callable[[Storage], Storage] = lambda storage: storage
@@ -208,7 +207,7 @@ class Service:
 
     def start(self) -> Service:
         plan = self.plan
-        decoder = self.around_decoder(EnvelopeDecoder(DecodingSettings(needs_sequence=self.strategy.needs_sequence)))
+        decoder = self.around_decoder(decoder_of(plan, self.strategy))
         mistakes = getattr(self.handler, "mistakes", Mistakes())
         context = TurnContext(faltering(self.strategy, mistakes), self.handler, LATEST_OBJECTS, plan.resequencer, NoChance())
         context = msgspec.structs.replace(context, events=plan.events)

@@ -132,6 +132,15 @@ def test_a_time_may_be_milliseconds_since_1970(given: Any, instant: int | None) 
     assert event_in({"t": given}, time="value:t", needs_sequence=False).time == instant
 
 
+@pytest.mark.parametrize("given", [None, "soon", True, [1]])
+def test_a_time_that_is_needed_and_is_none_is_refused_with_its_place(given: Any) -> None:
+    decoder = MappedDecoder(DecodingSettings(needs_sequence=False, needs_time=True), Mapping(id="position", time="value:at"))
+    refusal = decoder.decode(Record(ORIGIN, json.dumps({"at": given}).encode(), b"k"))
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is DeadLetterReason.INVALID_TIME
+    assert refusal.error.startswith("time (value:at) is missing or no time")
+
+
 def test_a_change_that_debezium_captured() -> None:
     """Key and value have a schema and a payload; a deletion has its row in `before`."""
     key = json.dumps({"schema": {"type": "struct"}, "payload": {"id": 1001}}).encode()
