@@ -348,7 +348,7 @@ PLANTED = (
         "A dead letter has the exact bytes of its record.",
         _CONTRACT.format("9. Dead letters"),
         "notification_service/connectors/files/sink.py",
-        "value = record.value if is_dead else _on_one_line(record.value)",
+        "value = record.value if is_dead or record.prefix else _on_one_line(record.value)",
         "value = _on_one_line(record.value)",
         ("tests/notification_service/connectors/files/test_sink.py::test_a_dead_letter_fed_back_as_input_has_its_exact_bytes",),
     ),

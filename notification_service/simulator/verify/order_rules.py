@@ -3,7 +3,8 @@
 SEQUENCE with one numbering: ascending over the whole unit, except for what is marked `late`. SEQUENCE with a numbering per flow:
 ascending per flow only if every flow's envelopes arrived in order; else what follows a later one of its flow is marked `late`.
 STRICT_SEQUENCE: ascending per flow. For both, nothing is marked `late` unless it follows a later one. FULL_*: first the envelope
-that completes the data, then those that had waited in order of arrival, then all others as they arrive. Other strategies: the
+that completes the data, then those that had waited in order of arrival, then all others as they arrive; COMPLETE: the same.
+WINDOW: ascending over the whole unit, except for what is marked `late` because it follows a later one. Other strategies: the
 order is unknown and not checked.
 """
 
@@ -17,14 +18,17 @@ from notification_service.simulator.generate.envelopes import PART_TYPES
 from notification_service.simulator.verify.observation import ObservedDeadLetter, ObservedNotification
 from notification_service.simulator.verify.verdict import Deviation, Finding, Findings
 from resequencer.dead_letter import DeadLetterReason
+from resequencer.strategies.window import OrderBy
 
 _FULL = frozenset({"FULL_PAIN001", "FULL_PAIN001_AND_CUSTOM_DATA", "FULL_PAIN001_AND_PDS_DATA"})
+_COMPLETE, _WINDOW = "COMPLETE", "WINDOW"
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """The service's configuration. The data keys are used only by the strategy that waits for them.
+    """The service's configuration. Data keys, parts and `order_by` are used only by the strategy that has them.
 
-    `target_type` decides whether a notification's value is a report. `deadline_ms` is how long a stashed envelope waits.
+    `target_type` decides whether a notification's value is a report. `deadline_ms` is how long a stashed envelope waits, with
+    WINDOW the window.
     """
 
     strategy: str
@@ -32,6 +36,8 @@ class Rules(msgspec.Struct, frozen=True):
     pds_data_keys: tuple[str, ...] = ()
     target_type: str = "report"
     deadline_ms: int = 21_000
+    required_parts: tuple[str, ...] = ()
+    order_by: OrderBy = OrderBy.TIME
 
     @property
     def has_report(self) -> bool:
@@ -39,7 +45,7 @@ class Rules(msgspec.Struct, frozen=True):
 
     @property
     def gathers(self) -> bool:
-        return self.strategy in _FULL
+        return self.strategy == _COMPLETE or self.strategy in _FULL
 
     @property
     def needs_sequence(self) -> bool:
@@ -48,6 +54,8 @@ class Rules(msgspec.Struct, frozen=True):
     @property
     def required(self) -> frozenset[str]:
         """What a gathering strategy waits for, in the words of the header `incomplete`."""
+        if self.strategy == _COMPLETE:
+            return frozenset(self.required_parts)
         custom = self.custom_data_keys if self.strategy == "FULL_PAIN001_AND_CUSTOM_DATA" else ()
         pds = self.pds_data_keys if self.strategy == "FULL_PAIN001_AND_PDS_DATA" else ()
         return frozenset((*PART_TYPES, *(f"customData:{key}" for key in custom), *(f"pdsData:{name}" for name in pds)))
@@ -74,6 +82,8 @@ def order_findings(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules, *, is
         yield from _gathering(unit, sure, rules, is_disturbed=is_disturbed)
     elif rules.needs_sequence:
         yield from _sequence(unit, sure, rules, is_disturbed=is_disturbed)
+    elif rules.strategy == _WINDOW:
+        yield from _window(unit, sure, rules, is_disturbed=is_disturbed)
 
 
 def _gathering(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules, *, is_disturbed: bool) -> Iterator[Finding]:
@@ -122,6 +132,23 @@ def _sequence(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules, *, is_dist
     if not may_name_others and (is_strict or is_one_numbering):
         for envelopes, noticed in lanes:
             yield from _hidden_gaps(unit, envelopes, noticed)
+
+
+def _window(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules, *, is_disturbed: bool) -> Iterator[Finding]:
+    """Yield the deviations where all of a unit are ordered by number, or by time, which in the true order rises."""
+    places = {each.envelope_id: number for number, each in enumerate(unit.envelopes)}
+    if rules.order_by is OrderBy.SEQUENCE:
+        places = {each.envelope_id: each.sequence for each in unit.envelopes}
+    ranked = [(each, places[each.envelope.envelope_id]) for each in seen]
+    timely = [each for each in ranked if not each[0].observed.is_late]
+    yield from _descents(unit, [each for each, _ in timely], [(place, each.at) for each, place in timely])
+    is_calm = not is_disturbed and not _is_slow(unit, rules) and not any(each.late for each in unit.envelopes)
+    highest, following = 0, set[str]()
+    for each, place in ranked:
+        if place < highest:
+            following.add(each.envelope.envelope_id)
+        highest = max(highest, place)
+    yield from _false_marks(unit, seen, frozenset() if is_calm else following, may_be_incomplete=is_disturbed)
 
 
 def _lane(
