@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -12,6 +14,7 @@ from notification_service.events.cloudevents import CloudEventDecoder
 from notification_service.events.format import DecodingSettings
 from notification_service.simulator.expectation import ExpectedUnit
 from notification_service.simulator.generate.plan import Events, Flows, Numbering
+from notification_service.simulator.verify.following import Compared, Following
 from notification_service.simulator.verify.order_rules import Rules
 from notification_service.simulator.verify.verdict import Deviation, Verdict
 from notification_service.simulator.verify.verification import verify
@@ -224,6 +227,21 @@ def test_a_part_that_never_came_and_is_not_named_is_found(known_run: Callable[..
     expected = [line for line in run.expected_lines if run.units[0].unit.encode() in line]
     lines = [encode_line(each.line)[:-1] for each in unmarked]
     assert deviations(verify(rules, expected, lines, [])) == {Deviation.NOT_MARKED: len(lines)}
+
+
+@pytest.mark.parametrize("rules", [SEQUENCE, BY_TIME], ids=lambda each: each.strategy)
+@pytest.mark.parametrize("fault", [None, "a byte of the value", "swapped"])
+def test_followed_it_is_judged_alike(known_run: Callable[..., Run], tmp_path: Path, rules: Rules, fault: str | None):
+    run = known_run(**CALM, flows=Flows.ONE)
+    output, files = sent(run, rules), Compared(*(tmp_path / name for name in ("expected", "notifications", "letters")))
+    if fault is not None:
+        PLANTED[fault][0](output)
+    files.expected.write_bytes(b"".join(line + b"\n" for line in run.expected_lines))
+    files.notifications.write_bytes(b"".join(encode_line(each.line) for each in output))
+    with closing(Following(rules, files)) as following:
+        look = following.look()
+        assert (look.is_complete, look.deviations) == (True, 0 if fault is None else 1)
+        assert following.verdict() == judged(run, rules, output)
 
 
 def test_what_repeats_is_right_only_with_its_mark(known_run: Callable[..., Run]):
