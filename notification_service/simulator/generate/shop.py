@@ -56,7 +56,7 @@ def simulate_order(plan: Plan, number: int) -> SimulatedUnit:
         attributes = {"specversion": "1.0", "id": identifier, "source": source, "type": kind, "time": instant_text(at), **names}
         attributes |= {"sequence": f"{sequence:06d}", **before.get(source, {})}
         envelopes.append(_envelope(rng, unit, key, attributes))
-        before[source] = {"previous": identifier}
+        before[source] = {"previousid": identifier}
     return SimulatedUnit(ExpectedUnit(unit, 0, course.numbering, ()), key, tuple(envelopes))
 
 

@@ -4,11 +4,12 @@ SEQUENCE with one numbering: ascending over the whole unit, except for what is m
 ascending per flow only if every flow's envelopes arrived in order; else what follows a later one of its flow is marked `late`.
 STRICT_SEQUENCE: ascending per flow. For both, nothing is marked `late` unless it follows a later one. FULL_*: first the envelope
 that completes the data, then those that had waited in order of arrival, then all others as they arrive; COMPLETE: the same.
-WINDOW: ascending over the whole unit, except for what is marked `late` because it follows a later one. Other strategies: the
-order is unknown and not checked.
+WINDOW: ascending over the whole unit, except for what is marked `late` because it follows a later one. PREVIOUS: in each flow
+behind the one before it, except for what is marked `late`. Other strategies: the order is unknown and not checked.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -21,7 +22,7 @@ from resequencer.dead_letter import DeadLetterReason
 from resequencer.strategies.window import OrderBy
 
 _FULL = frozenset({"FULL_PAIN001", "FULL_PAIN001_AND_CUSTOM_DATA", "FULL_PAIN001_AND_PDS_DATA"})
-_COMPLETE, _WINDOW = "COMPLETE", "WINDOW"
+_COMPLETE, _WINDOW, _PREVIOUS = "COMPLETE", "WINDOW", "PREVIOUS"
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -84,6 +85,8 @@ def order_findings(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules, *, is
         yield from _sequence(unit, sure, rules, is_disturbed=is_disturbed)
     elif rules.strategy == _WINDOW:
         yield from _window(unit, sure, rules, is_disturbed=is_disturbed)
+    elif rules.strategy == _PREVIOUS:
+        yield from _chains(unit, sure, is_disturbed=is_disturbed)
 
 
 def _gathering(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules, *, is_disturbed: bool) -> Iterator[Finding]:
@@ -149,6 +152,26 @@ def _window(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules, *, is_distur
             following.add(each.envelope.envelope_id)
         highest = max(highest, place)
     yield from _false_marks(unit, seen, frozenset() if is_calm else following, may_be_incomplete=is_disturbed)
+
+
+def _chains(unit: ExpectedUnit, seen: Sequence[Seen], *, is_disturbed: bool) -> Iterator[Finding]:
+    """Yield the deviations where each event of a flow names the one before it, and nothing knows more of the order."""
+    places = {each.envelope.envelope_id: (at, each) for at, each in enumerate(seen)}
+    overtaken = set[str]()
+    is_calm = not is_disturbed and not any(each.is_lost or each.late for each in unit.envelopes)
+    may_name_others = is_disturbed or any(each.late for each in unit.envelopes)
+    for flow in unit.flows:
+        chain = [each for each in unit.envelopes if each.flow == flow]
+        for before, after in pairwise(chain):
+            (first, one), (second, other) = (places.get(each.envelope_id, (-1, None)) for each in (before, after))
+            if one is not None and other is not None and second < first:
+                overtaken.add(before.envelope_id)
+                if not one.observed.is_late:
+                    yield _finding(unit, Deviation.OUT_OF_ORDER, one, f"came after {_named(other)}")
+            missing = f"previous:{before.envelope_id}"
+            if before.is_lost and other is not None and not may_name_others and other.observed.incomplete != missing:
+                yield _finding(unit, Deviation.NOT_MARKED, other, f"follows a lost one, marked {other.observed.incomplete}")
+    yield from _false_marks(unit, seen, overtaken, may_be_incomplete=not is_calm)
 
 
 def _lane(

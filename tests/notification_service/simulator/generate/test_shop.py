@@ -66,7 +66,7 @@ def test_an_event_names_the_one_before_it_of_its_source():
         last = dict[str, str]()
         for each in order.envelopes:
             found = read(Line(each.value, order.key, each.headers))
-            assert found.attributes.get("previous") == last.get(found.flow)
+            assert found.attributes.get("previousid") == last.get(found.flow)
             last[found.flow] = found.attributes["id"]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import pytest
 from notification_service.connectors.line_format import Line, decode_line, encode_line
 from notification_service.events.cloudevents import CloudEventDecoder
 from notification_service.events.format import DecodingSettings
-from notification_service.simulator.expectation import ExpectedUnit
+from notification_service.simulator.expectation import ExpectedEnvelope, ExpectedUnit
 from notification_service.simulator.generate.plan import Events, Flows, Numbering
 from notification_service.simulator.verify.following import Compared, Following
 from notification_service.simulator.verify.order_rules import Rules
@@ -22,7 +23,7 @@ from resequencer.record import Origin, Partition, Record
 from resequencer.strategies.window import OrderBy
 from tests.notification_service.simulator.conftest import Outcome, Run, dead_letter_of, outcomes
 
-SEQUENCE, STRICT = Rules("SEQUENCE"), Rules("STRICT_SEQUENCE")
+SEQUENCE, STRICT, PREVIOUS = Rules("SEQUENCE"), Rules("STRICT_SEQUENCE"), Rules("PREVIOUS")
 COMPLETE = Rules("COMPLETE", required_parts=("order.created", "order.paid"))
 BY_TIME, BY_NUMBER = (Rules("WINDOW", order_by=each, deadline_ms=2_000) for each in OrderBy)
 WILD: dict[str, Any] = {
@@ -66,6 +67,42 @@ def in_window(unit: ExpectedUnit, rules: Rules) -> list[Outcome]:
     return found
 
 
+def in_chains(unit: ExpectedUnit) -> Iterator[Outcome]:
+    """Yield what leaves with PREVIOUS."""
+    before = {
+        after.envelope_id: one.envelope_id
+        for flow in unit.flows
+        for one, after in pairwise([each for each in unit.envelopes if each.flow == flow])
+    }
+    arrived = sorted((each for each in unit.envelopes if not each.is_lost), key=lambda each: each.arrived or 0)
+    stash, counted, passed = dict[str, ExpectedEnvelope](), set[str](), set[str]()
+
+    def handle(envelope: ExpectedEnvelope, mark: str | None = None) -> Iterator[Outcome]:
+        own = envelope.envelope_id
+        yield Outcome(envelope, mark, own in passed)
+        counted.add(own)
+        for following in [each for each in stash.values() if before[each.envelope_id] == own]:
+            yield from handle(stash.pop(following.envelope_id), mark)
+
+    for is_late in (False, True):
+        for envelope in (each for each in arrived if each.late is is_late):
+            if before.get(envelope.envelope_id) in (None, *counted, *passed):
+                yield from handle(envelope)
+            else:
+                stash[envelope.envelope_id] = envelope
+        while stash:
+            head = next(each for each in stash.values() if before[each.envelope_id] not in stash)
+            missing = before[stash.pop(head.envelope_id).envelope_id]
+            passed.add(missing)
+            yield from handle(head, f"previous:{missing}")
+
+
+def left_of(unit: ExpectedUnit, rules: Rules) -> Iterable[Outcome]:
+    if rules is PREVIOUS:
+        return in_chains(unit)
+    return in_window(unit, rules) if rules.strategy == "WINDOW" else outcomes(unit, rules)
+
+
 def records(run: Run) -> dict[str, Line]:
     """Return what was written of each event that counts, by its digest; written from the contract, not from the judge."""
     decoder, found = CloudEventDecoder(DecodingSettings(needs_sequence=True)), {}
@@ -82,7 +119,7 @@ def sent(run: Run, rules: Rules) -> list[Sent]:
     came, found = records(run), []
     for unit in run.units:
         numbers = {each.envelope_id: number for number, each in enumerate(unit.envelopes)}
-        for outcome in in_window(unit, rules) if rules.strategy == "WINDOW" else outcomes(unit, rules):
+        for outcome in left_of(unit, rules):
             envelope, line = outcome.envelope, came[outcome.envelope.envelope_id]
             ours = [("notification-id", envelope.processes[0].notification_id), ("source-position", f"{SOURCE}@1")]
             ours += [("unit-of-work", unit.unit)] * (line.key != unit.unit.encode())
@@ -106,9 +143,9 @@ def deviations(verdict: Verdict) -> dict[Deviation, int]:
 
 
 @pytest.mark.parametrize("flows", [Flows.ONE, Flows.TWO])
-@pytest.mark.parametrize("rules", [SEQUENCE, STRICT, COMPLETE, BY_TIME, BY_NUMBER], ids=lambda each: each.strategy)
+@pytest.mark.parametrize("rules", [SEQUENCE, STRICT, PREVIOUS, COMPLETE, BY_TIME, BY_NUMBER], ids=lambda each: each.strategy)
 def test_what_is_right_is_found_to_be_right(known_run: Callable[..., Run], rules: Rules, flows: Flows):
-    numbering = Numbering.SEPARATE if rules is STRICT else Numbering.SHARED
+    numbering = Numbering.SEPARATE if rules in (STRICT, PREVIOUS) else Numbering.SHARED
     run = known_run(**WILD, flows=flows, numbering=numbering)
     assert run.summary.lost
     assert run.summary.late
@@ -191,7 +228,9 @@ PLANTED: dict[str, tuple[Callable[[list[Sent]], None], Deviation]] = {
 }
 
 
-@pytest.mark.parametrize("rules", [SEQUENCE, STRICT, BY_TIME, BY_NUMBER], ids=lambda each: f"{each.strategy} {each.order_by}")
+@pytest.mark.parametrize(
+    "rules", [SEQUENCE, STRICT, PREVIOUS, BY_TIME, BY_NUMBER], ids=lambda each: f"{each.strategy} {each.order_by}"
+)
 @pytest.mark.parametrize("fault", list(PLANTED))
 def test_a_planted_fault_is_found_and_nothing_else(known_run: Callable[..., Run], fault: str, rules: Rules):
     run = known_run(**CALM, flows=Flows.ONE)
@@ -208,13 +247,14 @@ def test_with_parts_what_does_not_come_behind_them_by_arrival_is_found(known_run
     assert deviations(judged(run, COMPLETE, output)) == {Deviation.OUT_OF_ORDER: 1}
 
 
-def test_a_gap_that_is_not_named_is_found(known_run: Callable[..., Run]):
+@pytest.mark.parametrize("rules", [SEQUENCE, PREVIOUS], ids=lambda each: each.strategy)
+def test_a_gap_that_is_not_named_is_found(known_run: Callable[..., Run], rules: Rules):
     run = known_run(**(WILD | {"late": 0, "numbering": Numbering.SHARED, "flows": Flows.ONE}))
-    output = sent(run, SEQUENCE)
+    output = sent(run, rules)
     at = next(at for at, each in enumerate(output) if "resequencer-incomplete" in dict(each.line.headers))
     headers = tuple(each for each in output[at].line.headers if each[0] != "resequencer-incomplete")
     output[at] = output[at].changed(headers=headers)
-    assert Deviation.NOT_MARKED in deviations(judged(run, SEQUENCE, output))
+    assert deviations(judged(run, rules, output)) == {Deviation.NOT_MARKED: 1}
 
 
 def test_a_part_that_never_came_and_is_not_named_is_found(known_run: Callable[..., Run]):
