@@ -44,5 +44,4 @@ def test_killed_workers_and_brokers_cost_no_event_and_no_byte(
     with campaign(f"kill -9, shop, {strategy}", "redis", *SHOP, *overrides, arguments=arguments) as under_way:
         for number in range(times):
             under_way.strike(kill_broker if number % 2 else kill_worker, chance)
-    assert under_way.verdict["counts"]["wrong content"] == 0
     assert under_way.verdict["late"] == under_way.verdict["incomplete"] == 0

@@ -353,6 +353,15 @@ PLANTED = (
         ("tests/notification_service/connectors/files/test_sink.py::test_a_dead_letter_fed_back_as_input_has_its_exact_bytes",),
     ),
     PlantedFault(
+        "passed-through-value-put-on-one-line",
+        "With the handler pass-through a record leaves as it came: key, value and headers.",
+        _CONTRACT.format("19. Events of other formats"),
+        "notification_service/connectors/files/sink.py",
+        "is_dead or record.prefix else",
+        "is_dead else",
+        ("tests/notification_service/connectors/files/test_sink.py::test_a_record_that_leaves_as_it_came_keeps_its_lines",),
+    ),
+    PlantedFault(
         "missing-sequence-told-as-an-invalid-one",
         "A record without a sequence has the reason no-sequence.",
         _CONTRACT.format("9. Dead letters"),

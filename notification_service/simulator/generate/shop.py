@@ -28,7 +28,7 @@ SHOP, WAREHOUSE = "https://shop.example/orders", "https://shop.example/warehouse
 EVERY_ORDER = ("order.created", "order.paid")
 """The types of events that each order has."""
 
-_NOTED, _MOVED = Happening(SHOP, ("order.noted",)), Happening(WAREHOUSE, ("parcel.moved",))
+_NOTED = Happening(SHOP, ("order.noted",))
 _STRUCTURED = b"application/cloudevents+json; charset=UTF-8"
 
 
@@ -46,7 +46,7 @@ def simulate_order(plan: Plan, number: int) -> SimulatedUnit:
     rng = Random(f"{plan.seed}/order/{number}")  # noqa: S311  # A simulation, and it must repeat itself.
     unit = f"order-{plan.seed}-{number:07d}"
     key = unit.encode() if rng.random() < 0.75 else b"\xff" + unit.encode()
-    course = draw_course(rng, plan, number, _draw_events, (_NOTED, _MOVED))
+    course = draw_course(rng, plan, number, _draw_events, (_NOTED,))
     names = {"subject": unit} if rng.random() < 0.75 else {"subject": "order", "partitionkey": unit}
     at, envelopes = plan.epoch_at + number * 250, list[SimulatedEnvelope]()
     before = dict[str, dict[str, str]]()
@@ -63,14 +63,14 @@ def simulate_order(plan: Plan, number: int) -> SimulatedUnit:
 def contradict(unit: SimulatedUnit, index: int) -> SimulatedEnvelope:
     """Return the unit's event at `index` with another value."""
     envelope = unit.envelopes[index]
-    is_structured = (("content-type", _STRUCTURED)) in envelope.headers
+    is_structured = ("content-type", _STRUCTURED) in envelope.headers
     value = envelope.value.rstrip()[:-1] + b', "contradicts": true}' if is_structured else envelope.value + b" "
     digest = record_digest(unit.key, envelope.headers, value)
     return SimulatedEnvelope(value, envelope.headers, msgspec.structs.replace(envelope.expected, digest=digest))
 
 
 def _draw_events(rng: Random, *, two_flows: bool) -> tuple[Happening, ...]:
-    """Return the 4 … 9 events of an order in their true order: mostly delivered, some sent back, some cancelled."""
+    """Return the 4 … 11 events of an order in their true order: mostly delivered, some sent back, some cancelled."""
     ending = rng.random()
     shop, parcel = [*EVERY_ORDER], list[str]()
     if ending < 0.1:

@@ -96,7 +96,7 @@ def draw_course(
     numbering = _draw_numbering(rng, plan)
     events = draw(rng, two_flows=_draw_two_flows(rng, plan))
     if plan.keys is Keys.ZIPF:
-        more = Random(f"{plan.seed}/more/{number}")  # noqa: S311  # As above.
+        more = Random(f"{plan.seed}/more/{number}")  # noqa: S311  # A simulation, and it must repeat itself.
         events = lengthened(events, envelopes_of(plan, number), more, again)
     return Course(events, _sequences(events, numbering), numbering)
 
@@ -243,7 +243,7 @@ class UnitArrivals:
     def __init__(
         self,
         simulated: SimulatedUnit,
-        contradict: Callable[[SimulatedUnit, int], SimulatedEnvelope] = contradict,
+        contradict: Callable[[SimulatedUnit, int], SimulatedEnvelope],
         *,
         is_backlog: bool = False,
     ) -> None:
