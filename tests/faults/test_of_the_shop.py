@@ -22,7 +22,7 @@ PARTS = "[order.created, order.paid]"
 def each_strategy(**strategies: tuple[tuple[str, ...], str, int]) -> list[Any]:
     """Return test parameters: overrides and numbering of each strategy, and its strikes in `make test`."""
     return [
-        pytest.param(name, overrides, numbering, marks=pytest.mark.faults(all=10, night=2, short=short), id=name)
+        pytest.param(name, overrides, numbering, marks=pytest.mark.faults(all=4, night=2, short=short), id=name)
         for name, (overrides, numbering, short) in strategies.items()
     ]
 

@@ -43,10 +43,10 @@ def test_a_topic_is_put_in_order_by_ten_lines(
     options = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}
     with closing(KafkaConsumer(bootstrap_servers=kafka.bootstrap, **options)) as reader:
         wait_until(lambda: len(read_to_end(reader, topics[2])) == 1, "the dead letter")
-        wait_until(lambda: len(read_to_end(reader, topics[1])) == len(VALUES), "all leave")
+        wait_until(lambda: len(read_to_end(reader, topics[1])) == len(VALUES), "all are published")
         assert service.stop() == 0
-        left = read_to_end(reader, topics[1])
-    assert [(each.key, each.value, each.headers[:2]) for each in left] == [
+        published = read_to_end(reader, topics[1])
+    assert [(each.key, each.value, each.headers[:2]) for each in published] == [
         (b"order-1", value, [("version", str(number).encode()), ("source", b"\xff")]) for number, value in enumerate(VALUES, 1)
     ]
-    assert {each.headers[2][0] for each in left} == {"resequencer-notification-id"}
+    assert {each.headers[2][0] for each in published} == {"resequencer-notification-id"}

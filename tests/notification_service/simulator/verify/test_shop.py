@@ -97,7 +97,7 @@ def in_chains(unit: ExpectedUnit) -> Iterator[Outcome]:
             yield from handle(head, f"previous:{missing}")
 
 
-def left_of(unit: ExpectedUnit, rules: Rules) -> Iterable[Outcome]:
+def published_of(unit: ExpectedUnit, rules: Rules) -> Iterable[Outcome]:
     if rules is PREVIOUS:
         return in_chains(unit)
     return in_window(unit, rules) if rules.strategy == "WINDOW" else outcomes(unit, rules)
@@ -119,7 +119,7 @@ def sent(run: Run, rules: Rules) -> list[Sent]:
     came, found = records(run), []
     for unit in run.units:
         numbers = {each.envelope_id: number for number, each in enumerate(unit.envelopes)}
-        for outcome in left_of(unit, rules):
+        for outcome in published_of(unit, rules):
             envelope, line = outcome.envelope, came[outcome.envelope.envelope_id]
             ours = [("notification-id", envelope.processes[0].notification_id), ("source-position", f"{SOURCE}@1")]
             ours += [("unit-of-work", unit.unit)] * (line.key != unit.unit.encode())
@@ -224,7 +224,7 @@ PLANTED: dict[str, tuple[Callable[[list[Sent]], None], Deviation]] = {
     ),
     "late without a cause": (marked("late"), Deviation.FALSELY_MARKED),
     "incomplete without a cause": (marked("incomplete", b"sequence:2"), Deviation.FALSELY_MARKED),
-    "released by nobody's order": (marked("released-by", b"operator"), Deviation.RELEASED_WITHOUT_ORDER),
+    "released without an order": (marked("released-by", b"operator"), Deviation.RELEASED_WITHOUT_ORDER),
 }
 
 
