@@ -15,9 +15,9 @@ from guardian.backoff import BackoffSettings, RetryWithBackoff
 from notification_service.commands.command import say
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.schema import path_of
-from notification_service.configuration.sections import Ingress, Resequencers, TransportType
+from notification_service.configuration.sections import Resequencers, TransportType
 from notification_service.configuration.transports import jms_source_settings, kafka_source_settings, sinks_of
-from notification_service.events.settings import CLOUDEVENTS, IPF
+from notification_service.events.settings import CLOUDEVENTS, FORMAT_KEY, IPF
 from notification_service.simulator.arguments import Judge, plan_from
 from notification_service.simulator.generate.input import Input, InputFiles
 from notification_service.simulator.generate.plan import Events, Plan
@@ -27,7 +27,6 @@ from notification_service.wiring.regions import subscribe_for_verify
 from resequencer.errors import ConfigurationError
 
 _SEEDS = 1_000_000
-_FORMAT = f"{path_of(Ingress, 'events')}.format"
 
 
 def simulate(arguments: Namespace) -> ExitCode:
@@ -68,10 +67,10 @@ def simulated_events(configuration: Configuration) -> Events:
     if name == IPF:
         return Events.PAYMENTS
     if name != CLOUDEVENTS:
-        raise ConfigurationError(_FORMAT, f"is {name}: simulate writes payments (ipf) and orders of a shop (cloudevents)")
+        raise ConfigurationError(FORMAT_KEY, f"is {name}: simulate writes payments (ipf) and orders of a shop (cloudevents)")
     transports = {configuration.ingress.transport, *sinks_of(configuration)}
     if configuration.bridge.is_enabled or not transports <= {TransportType.FILE, TransportType.KAFKA}:
-        raise ConfigurationError(_FORMAT, "is cloudevents: simulate writes them to files and to Kafka, without a bridge")
+        raise ConfigurationError(FORMAT_KEY, "is cloudevents: simulate writes them to files and to Kafka, without a bridge")
     if configuration.resequencer.first_sequence != 1:
         raise ConfigurationError(path_of(Resequencers, "first_sequence"), "is not 1: simulated numbers begin with 1")
     return Events.SHOP
