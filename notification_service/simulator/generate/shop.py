@@ -41,11 +41,11 @@ def make_shop(plan: Plan) -> Maker:
 def simulate_order(plan: Plan, number: int) -> SimulatedUnit:
     """Return order `number` (from 0). It depends on the plan's seed, flows, numbering and keys, but not on its shares.
 
-    One key in four is no text and does not name the order.
+    Some keys are null, or no text and do not name the order.
     """
     rng = Random(f"{plan.seed}/order/{number}")  # noqa: S311  # A simulation, and it must repeat itself.
     unit = f"order-{plan.seed}-{number:07d}"
-    key = unit.encode() if rng.random() < 0.75 else b"\xff" + unit.encode()
+    key = rng.choice((unit.encode(), unit.encode(), b"\xff" + unit.encode(), None))
     course = draw_course(rng, plan, number, _draw_events, (_NOTED,))
     names = {"subject": unit} if rng.random() < 0.75 else {"subject": "order", "partitionkey": unit}
     at, envelopes = plan.epoch_at + number * 250, list[SimulatedEnvelope]()
@@ -64,7 +64,8 @@ def contradict(unit: SimulatedUnit, index: int) -> SimulatedEnvelope:
     """Return the unit's event at `index` with another value."""
     envelope = unit.envelopes[index]
     is_structured = ("content-type", _STRUCTURED) in envelope.headers
-    value = envelope.value.rstrip()[:-1] + b', "contradicts": true}' if is_structured else envelope.value + b" "
+    value = envelope.value or b""
+    value = value.rstrip()[:-1] + b', "contradicts": true}' if is_structured else value + b" "
     digest = record_digest(unit.key, envelope.headers, value)
     return SimulatedEnvelope(value, envelope.headers, msgspec.structs.replace(envelope.expected, digest=digest))
 
@@ -86,11 +87,13 @@ def _draw_events(rng: Random, *, two_flows: bool) -> tuple[Happening, ...]:
     return tuple(events)
 
 
-def _envelope(rng: Random, unit: str, key: bytes, attributes: dict[str, str]) -> SimulatedEnvelope:
+def _envelope(rng: Random, unit: str, key: bytes | None, attributes: dict[str, str]) -> SimulatedEnvelope:
     source, kind = attributes["source"], attributes["type"]
     buyer = rng.choice(("Bäckerei Muster & Söhne", "山田 太郎", "O'Hara\n"))
     data = {"order": unit, "is": kind, "buyer": buyer, "cents": rng.randint(1, 10**6)}
     value, headers = (_structured if rng.random() < 0.25 else _binary)(rng, attributes, data)
+    if key is None and value is None:
+        value = b""  # The client cannot send a record without key and value.
     # The rule of docs/contract.md, section 19.
     event_id = b32encode(sha256(f"{source}\0{attributes['id']}".encode()).digest()).decode()[:32]
     process = ExpectedProcess(kind, source, notification_id=notification_id(unit, event_id, 0))
@@ -98,16 +101,19 @@ def _envelope(rng: Random, unit: str, key: bytes, attributes: dict[str, str]) ->
     return SimulatedEnvelope(value, headers, ExpectedEnvelope(event_id, source, sequence, (process,), (kind,), digest=digest))
 
 
-def _structured(rng: Random, attributes: dict[str, str], data: object) -> tuple[bytes, Headers]:
+def _structured(rng: Random, attributes: dict[str, str], data: object) -> tuple[bytes | None, Headers]:
     value = msgspec.json.encode({**attributes, "datacontenttype": "application/json", "data": data})
     return msgspec.json.format(value, indent=rng.choice((0, 2))), (("content-type", _STRUCTURED),)
 
 
-def _binary(rng: Random, attributes: dict[str, str], data: object) -> tuple[bytes, Headers]:
-    """Return value and headers. One value in ten is no text; some headers are no text, repeat, or have our names."""
-    value, media = msgspec.json.encode(data), b"application/json"
-    if rng.random() < 0.1:
+def _binary(rng: Random, attributes: dict[str, str], data: object) -> tuple[bytes | None, Headers]:
+    """Return value and headers. Some values are null, some no text; some headers are no text, repeat, or have our names."""
+    media, chance = b"application/json", rng.random()
+    value: bytes | None = msgspec.json.encode(data)
+    if chance < 0.1:
         value, media = b"\x00\xff" + rng.randbytes(30), b"application/octet-stream"
+    elif chance < 0.15:
+        value = None
     more = rng.choice(
         (
             (),

@@ -270,7 +270,7 @@ class _Run:
         envelope = unit.envelope(at, contradicts=copy.contradicts)
         key = unit.simulated.key
         line = encode_line(Line(envelope.value, key, envelope.headers))
-        partition = self._target.partition_of(key)
+        partition = self._target.partition_of(unit.simulated.partition_key)
         if copy.fate is Fate.LATE:
             self._late_lines.write(b"%d %b %b" % (partition, _REFUSED if is_refused else _TAKEN, line))
         else:
@@ -302,7 +302,7 @@ class _Run:
         self._counts["conflicts"] += 1
 
     def _finish(self, unit: UnitArrivals, progress: Progress) -> None:
-        partition = self._target.partition_of(unit.simulated.key)
+        partition = self._target.partition_of(unit.simulated.partition_key)
         expected = unit.expectation(partition)
         self._expect(expected)
         counts, envelopes = self._counts, expected.envelopes

@@ -56,7 +56,7 @@ def _ranks(seed: int, block: int, count: int) -> tuple[int, ...]:
 class SimulatedEnvelope(msgspec.Struct, frozen=True):
     """One record that a flow emits, and its expectation."""
 
-    value: bytes
+    value: bytes | None
     headers: Headers
     expected: ExpectedEnvelope
 
@@ -67,8 +67,13 @@ class SimulatedUnit(msgspec.Struct, frozen=True):
     """
 
     expected: ExpectedUnit
-    key: bytes
+    key: bytes | None
     envelopes: tuple[SimulatedEnvelope, ...]
+
+    @property
+    def partition_key(self) -> bytes:
+        """What selects the partition: the key, or without one the unit."""
+        return self.expected.unit.encode() if self.key is None else self.key
 
 
 class Maker(NamedTuple):
@@ -221,6 +226,7 @@ def contradict(unit: SimulatedUnit, index: int) -> SimulatedEnvelope:
     envelope = unit.envelopes[index]
     expected = envelope.expected
     event = next(each for each in _OTHER_EVENTS[expected.flow] if [each] != [one.event for one in expected.processes[:1]])
+    assert envelope.value is not None, "an envelope has a value"
     fields = _read_fields(envelope.value)
     processes = _read_processes(fields["processObjects"]) or [{"objectType": "PROCESS_FLOW_EVENT"}]
     processes[0]["object"] = {"eventName": event, "processFlowName": expected.flow}

@@ -200,7 +200,7 @@ PLANTED: dict[str, tuple[Callable[[list[Sent]], None], Deviation]] = {
     "lost": (lost, Deviation.LOST),
     "doubled": (doubled, Deviation.DOUBLED),
     "swapped": (swapped, Deviation.OUT_OF_ORDER),
-    "a byte of the value": (altered(value=lambda each: each.line.value[:-1] + b" "), Deviation.WRONG_CONTENT),
+    "a byte of the value": (altered(value=lambda each: each.line.content[:-1] + b"\x01"), Deviation.WRONG_CONTENT),
     "an empty value": (altered(value=lambda each: b""), Deviation.WRONG_CONTENT),
     "another key": (altered(key=other_key, headers=unit_named), Deviation.WRONG_CONTENT),
     "a header less": (altered(headers=lambda each: each.line.headers[1:]), Deviation.WRONG_CONTENT),
