@@ -64,8 +64,7 @@ def test_the_demo_of_a_shop_puts_its_events_in_order_and_lets_them_leave_as_they
         "The story of order-7-",
         "stashed (waits for sequence:",
         "Its last event, as it left",
-        '"ce_type": "',
-        '"resequencer-source-position": "',
+        "resequencer-source-position",
     ):
         assert shown in ended.stdout
     assert "pain.00" not in ended.stdout
