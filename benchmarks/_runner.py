@@ -27,7 +27,7 @@ import msgspec
 ROOT = Path(__file__).parents[1]
 _KEPT = ROOT / "run" / "benchmarks"
 _PAUSE_SECONDS = 0.2
-_TICKS = os.sysconf("SC_CLK_TCK")
+WARM_UP_SECONDS = 5
 T = TypeVar("T")
 
 Figures = dict[str, float]
@@ -62,8 +62,7 @@ def arguments(description: str | None, large: Mapping[str, Any] | None = None, *
         elif isinstance(default, list):
             parser.add_argument(option, nargs="*", type=type(default[0]), default=default, help="default: %(default)s")
         else:
-            kind = Path if default is None else type(default)
-            parser.add_argument(option, type=kind, default=default, help="default: %(default)s")
+            parser.add_argument(option, type=type(default), default=default, help="default: %(default)s")
     parser.add_argument("--only", nargs="*", help="only the cases whose names have one of these parts")
     parser.add_argument("--continue", dest="continues", action="store_true", help="take over the runs that are finished")
     if large:
@@ -166,6 +165,12 @@ def at_quantiles(values: Sequence[float]) -> Figures:
     return {name: ascending[min(int(len(ascending) * share), len(ascending) - 1)] for name, share in shares.items()}
 
 
+def milliseconds(began: Mapping[str, float], ended: Mapping[str, float]) -> Figures:
+    """Return the quantiles of what began after the warm-up, unless it is only one, and has ended."""
+    counts_from = min(began.values()) + (WARM_UP_SECONDS if len(began) > 1 else 0)
+    return at_quantiles([(ended[each] - at) * 1_000 for each, at in began.items() if each in ended and at >= counts_from])
+
+
 def steadily(values: Sequence[T], rate: float) -> Iterator[T]:
     """Yield the values at so many a second; catch up after a delay."""
     began = time.monotonic()
@@ -212,21 +217,15 @@ class Stopwatch:
 
 
 class Watched:
-    """Samples this process and its descendants until the context ends; a process that ends counts up to its last sample.
-
-    `cpu` are CPU seconds since the context began. `peaks` are the highest sums in bytes, by program name; this process is `self`.
-    Memory excludes pages that a file backs.
-    """
+    """Samples the memory of this process and its descendants until the context ends, without pages that a file backs."""
 
     def __init__(self) -> None:
-        self._begun: dict[int, float] = {}
-        self._spent: dict[int, float] = {}
-        self.peaks: defaultdict[str, int] = defaultdict(int)
+        self._peaks: defaultdict[str, int] = defaultdict(int)
+        self._cpu = cpu_of_family(os.getpid())
         self._ending = Event()
         self._thread = Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> "Watched":
-        self._begun = {each: _cpu_of(each) for each in (os.getpid(), *_descendants(os.getpid()))}
         self._thread.start()
         return self
 
@@ -234,40 +233,39 @@ class Watched:
         self._ending.set()
         self._thread.join()
 
-    @property
-    def cpu(self) -> float:
-        self._look()
-        return sum(self._spent.values()) - sum(self._begun.values())
-
-    def figures(self) -> Figures:
-        """Return the memory in MB of a Spark job: of the JVM, of the driver's Python, and of all Python workers together."""
-        workers = sum(size for name, size in self.peaks.items() if name.startswith("python"))
-        return {"JVM MB": self.peaks["java"] / 1e6, "driver MB": self.peaks["self"] / 1e6, "workers MB": workers / 1e6}
+    def figures(self, seconds: float, count: int, each: str) -> Figures:
+        """Return the speed of a Spark job, the CPU since the begin, and the peaks in MB: JVM, driver's Python, Python workers."""
+        cpu = cpu_of_family(os.getpid()) - self._cpu
+        workers = sum(size for name, size in self._peaks.items() if name.startswith("python"))
+        sizes = {"JVM MB": self._peaks["java"], "driver MB": self._peaks["self"], "workers MB": workers}
+        speed = {"s": seconds, f"{each}s/s": count / seconds, f"CPU us per {each}": cpu / count * 1e6}
+        return speed | {name: size / 1e6 for name, size in sizes.items()}
 
     def _run(self) -> None:
         while not self._ending.wait(_PAUSE_SECONDS):
-            self._look()
+            sizes: defaultdict[str, int] = defaultdict(int)
+            for process in (os.getpid(), *_descendants(os.getpid())):
+                with suppress(FileNotFoundError, ProcessLookupError):
+                    status = Path(f"/proc/{process}/status").read_text()
+                    fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+                    name = "self" if process == os.getpid() else fields["Name"]
+                    sizes[name] += int(fields.get("RssAnon", "0 kB").split()[0]) * 1_024
+            for name, size in sizes.items():
+                self._peaks[name] = max(self._peaks[name], size)
 
-    def _look(self) -> None:
-        sizes: defaultdict[str, int] = defaultdict(int)
-        for process in (os.getpid(), *_descendants(os.getpid())):
-            with suppress(FileNotFoundError, ProcessLookupError):
-                status = Path(f"/proc/{process}/status").read_text()
-                self._spent[process] = _cpu_of(process)
-                fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-                name = "self" if process == os.getpid() else fields["Name"]
-                sizes[name] += int(fields.get("RssAnon", "0 kB").split()[0]) * 1_024
-        for name, size in sizes.items():
-            self.peaks[name] = max(self.peaks[name], size)
+
+def spark_options(place: Path) -> dict[str, str]:
+    """Return the options of a Spark session with the memory that conf/lookups.conf gives it, and its files in a directory."""
+    return {"spark.driver.memory": "2g", "spark.local.dir": str(place)}
 
 
 def cpu_of_family(process: int) -> float:
-    """Return the CPU seconds of a process, of its children that have ended, and of its descendants."""
-    spent = 0.0
+    """Return the CPU seconds of a process, of its children that have ended, and of its descendants, by proc(5)."""
+    spent = 0
     for each in (process, *_descendants(process)):
         with suppress(FileNotFoundError, ProcessLookupError):
-            spent += _cpu_of(each, fields=4)
-    return spent
+            spent += sum(map(int, Path(f"/proc/{each}/stat").read_bytes().rpartition(b")")[2].split()[11:15]))
+    return spent / os.sysconf("SC_CLK_TCK")
 
 
 def _descendants(process: int) -> Iterator[int]:
@@ -276,9 +274,3 @@ def _descendants(process: int) -> Iterator[int]:
         for child in [int(child) for task in tasks for child in (task / "children").read_text().split()]:
             yield child
             yield from _descendants(child)
-
-
-def _cpu_of(process: int, fields: int = 2) -> float:
-    """Return user and system time, fields 14 and 15 of proc(5); with 4 `fields` that of children that have ended, too."""
-    found = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
-    return sum(map(int, found[11 : 11 + fields])) / _TICKS

@@ -1,6 +1,10 @@
 """Runs workers as the service composes them over a workload, until everything was read and published."""
 
-from collections.abc import Collection, Sequence
+import random
+import secrets
+import time
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -17,8 +21,10 @@ from notification_service.supervision.suspects import Suspects
 from notification_service.wiring.composition import Parts, compose
 from notification_service.worker.worker import WorkerInFlight
 from resequencer.record import Origin, Partition, Record
+from resequencer.storage_port import Commit, PartitionStore, StashEntry, UnitChange, WaitKind, Waits
 
 PARTITION = Partition(TOPIC, 0)
+UNIT_STATE, _RECORD = random.randbytes(150), random.randbytes(1_000)
 
 
 class MemoryTransport:
@@ -84,15 +90,9 @@ def in_process(lines: Sequence[bytes], directory: Path, *chosen: str) -> tuple[C
 
 def on_files(lines: Sequence[bytes], directory: Path, *chosen: str) -> Parts:
     """Return the whole worker: file transport and embedded storage, with every commit and publication synced."""
-    append(lines, directory)
+    (directory / "in").mkdir()
+    (directory / "in" / "partition-0.jsonl").write_bytes(b"".join(lines))
     return composed(directory, "embedded", *chosen)
-
-
-def append(lines: Sequence[bytes], directory: Path) -> None:
-    """Append the lines to the partition's file."""
-    (directory / "in").mkdir(exist_ok=True)
-    with (directory / "in" / "partition-0.jsonl").open("ab") as file:
-        file.writelines(lines)
 
 
 def composed(directory: Path, storage: str, *chosen: str) -> Parts:
@@ -104,6 +104,18 @@ def composed(directory: Path, storage: str, *chosen: str) -> Parts:
     long_deadline = override("resequencer.stash-timeout", "1h")
     in_flight = WorkerInFlight(InFlightMemory(), Suspects(directory))
     return compose(load(CONFIGURATION, [*where, long_deadline, *chosen]), _must_not_wait, lambda: False, in_flight=in_flight)
+
+
+def waiting(unit: str, size: int, number: int = 0) -> UnitChange:
+    """Return a unit that waits with an envelope of that size, until a deadline within the configured hour."""
+    since = time.time_ns() // 1_000_000 - random.randrange(600_000)
+    waits = Waits(since + 3_600_000, WaitKind.DEADLINE, since, f"sequence:{since % 20}", "SEQUENCE", 1, size)
+    return UnitChange(unit, UNIT_STATE, waits, (StashEntry(number, _RECORD[:size]),))
+
+
+def commit(parts: Parts, store: PartitionStore, changes: Iterable[UnitChange]) -> None:
+    each = Commit(store.header.commit + 1, secrets.token_hex(8), 0, 0, changes=tuple(changes))
+    parts.retry.until_answered("storage", partial(store.commit, each))
 
 
 def run_through(cycle: Cycle, records: int) -> Spent:

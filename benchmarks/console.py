@@ -26,8 +26,8 @@ from typing import Any, cast
 import httpx
 
 from benchmarks._runner import Case, Figures, WrongResult, arguments, cpu_of_family, directory, measure, wanted
-from benchmarks._servers import PARTITIONS, Run, running
-from benchmarks._worker import composed
+from benchmarks._servers import PARTITIONS, Run, new_run, running
+from benchmarks._worker import UNIT_STATE, commit, composed, waiting
 from benchmarks._workload import CONFIGURATION, override, serving
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.storages import storage_kind
@@ -35,13 +35,12 @@ from notification_service.console.sources import Sources
 from notification_service.console.waiting import WaitingFilter, WaitingUnits
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.record import Partition
-from resequencer.storage_port import Commit, PartitionStore, StashEntry, UnitChange, WaitKind, Waits
+from resequencer.storage_port import UnitChange
 
 GOAL_PERCENT = 2
 """Of one core, over ten minutes."""
 
 OWNED = [Partition("IPF_PROCESSING_DATA", number) for number in range(PARTITIONS)]
-STATE, RECORD = random.randbytes(150), random.randbytes(300)
 AT_ONCE, FILLED_AT_ONCE = 500, 2_000
 _FIRST_SECONDS = 600.0
 
@@ -80,35 +79,28 @@ def own(run: Run | Path, storage: str, units: int, rate: int, ready: Event, endi
         each_has = units // len(stores)
         for store in stores:
             for first in range(0, each_has, FILLED_AT_ONCE):
-                _commit(store, [_waiting(number) for number in range(first, min(first + FILLED_AT_ONCE, each_has))])
+                commit(parts, store, map(_waiting, range(first, min(first + FILLED_AT_ONCE, each_has))))
         ready.set()
         began, changed = time.monotonic(), 0
         while not ending.is_set():
             for store in stores:
                 numbers = random.sample(range(each_has), min(AT_ONCE, max(1, rate // 8), each_has))
-                _commit(store, [_idle(number) if random.random() < 0.1 else _waiting(number) for number in numbers])
+                commit(parts, store, [(_idle if random.random() < 0.1 else _waiting)(number) for number in numbers])
                 changed += len(numbers)
                 time.sleep(max(0.0, changed / rate - (time.monotonic() - began)))
         changes.value = changed / (time.monotonic() - began)
 
 
 def _waiting(number: int) -> UnitChange:
-    at = random.randrange(10**9)
-    waits = Waits(4_000_000_000_000 + at, WaitKind.DEADLINE, 1_700_000_000_000 + at, f"sequence:{at % 20}", "SEQUENCE", 1, 300)
-    return UnitChange(_name(number), STATE, waits, (StashEntry(number, RECORD),))
+    return waiting(_name(number), 300, number)
 
 
 def _idle(number: int) -> UnitChange:
-    return UnitChange(_name(number), STATE, None, (), (number,))
+    return UnitChange(_name(number), UNIT_STATE, None, (), (number,))
 
 
 def _name(number: int) -> str:
     return f"{random.Random(number).getrandbits(64):016x}-0a4b-4f2c-9d7e-{number:012}"
-
-
-def _commit(store: PartitionStore, changes: list[UnitChange]) -> None:
-    number = store.header.commit + 1
-    store.commit(Commit(number, f"{number}", 0, 0, changes=tuple(changes)))
 
 
 def staleness(run: Run | Path, storage: str, units: int, rate: int, seconds: float) -> Figures:
@@ -183,7 +175,7 @@ def main() -> None:
         if servers:
             there = stack.enter_context(running("kafka", *servers))
             there.make_topics(OWNED[0].topic)
-            cases += [Case(n, partial(staleness, there.new_run(n, OWNED[0].topic), n, *given)) for n in servers]
+            cases += [Case(n, partial(staleness, new_run(there, n, OWNED[0].topic), n, *given)) for n in servers]
         measure(chosen, cases, {})
 
 

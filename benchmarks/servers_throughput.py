@@ -17,16 +17,16 @@ from functools import partial
 
 from benchmarks._bare_loop import bare_loop, checked
 from benchmarks._runner import Case, Figures, apart, arguments, measure, wanted
-from benchmarks._servers import Servers, bare, fill, running, worker
+from benchmarks._servers import Servers, bare, fill, new_run, running, worker
 from benchmarks._worker import PARTITION
-from benchmarks._workload import made
+from benchmarks._workload import line_of, made
 
 INPUT = "envelopes"
 GOALS = {"none": 0.7, "redis": 0.5, "infinispan": 0.3}
 
 
 def measured(servers: Servers, name: str, envelopes: int, output: list[bytes], batch_size: int) -> Figures:
-    run, before = servers.new_run(name, INPUT, envelopes, output), servers.cpu
+    run, before = new_run(servers, name, INPUT, envelopes, output), servers.cpu
     spent = apart(bare, run, batch_size) if name == "bare loop" else apart(worker, run, name, batch_size)
     return {**spent.of_each(envelopes), "servers us": (servers.cpu - before) / envelopes * 1e6}
 
@@ -37,7 +37,7 @@ def main() -> None:
     with made(chosen.envelopes) as workload, running("kafka", *storages) as servers:
         lines = workload.read()
         output = list(bare_loop(lines, PARTITION, checked))
-        fill(servers, INPUT, lines)
+        fill(servers, INPUT, map(line_of, lines))
         run = partial(measured, servers, envelopes=len(lines), output=output, batch_size=chosen.batch_size)
         run("bare loop")  # It warms up the broker's compiler.
         storage_cases = [Case(name, partial(run, name), "bare loop", goal) for name, goal in GOALS.items()]

@@ -29,7 +29,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from itertools import count
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -129,46 +128,31 @@ def _run(cycle: Cycle, to: int) -> int:
     return int(cycle.metrics.counts["records"])
 
 
-class Stepped:
-    """One of them in a process of its own, which runs on by a slice at each call."""
-
-    def __init__(self, name: str, workload: Workload, step: int, stack: ExitStack) -> None:
-        spawn = get_context("spawn")
-        self._pipe, theirs = spawn.Pipe()
-        self._workload, self._step, self._to = workload, step, 0
-        process = spawn.Process(target=_serve, args=(name, workload, theirs), daemon=True)
-        process.start()
-        stack.callback(process.kill)
-        theirs.close()
-        self._pipe.recv()
-
-    def __call__(self) -> Figures:
-        self._to = min(self._to + self._step, self._workload.lines)
-        self._pipe.send(self._to)
-        figures: Figures = self._pipe.recv()
-        return figures
+_here: dict[str, Any] = {}
+"""What a process of its own runs, and how far it has come."""
 
 
-def _serve(name: str, workload: Workload, pipe: Connection) -> None:
-    with MEASURED[name](workload) as run:
+def _slice(name: str, workload: Workload, size: int) -> Figures:
+    """Run on by a slice. The first one begins, and warms up."""
+    if not _here:
+        _here["ends"] = ExitStack()
+        _here.update(run=_here["ends"].enter_context(MEASURED[name](workload)), read=0)
         calm_collector()
-        pipe.send(None)
-        before = 0
-        while True:
-            to = pipe.recv()
-            watch = Stopwatch()
-            read_to = run(to)
-            pipe.send(watch.spent().of_each(max(1, read_to - before)))
-            before = read_to
+    before, watch = _here["read"], Stopwatch()
+    _here["read"] = _here["run"](min(before + size, workload.lines))
+    return watch.spent().of_each(max(1, _here["read"] - before))
 
 
 def in_lockstep(chosen: Any, workload: Workload) -> None:
     with ExitStack() as stack:
-        running = {name: Stepped(name, workload, chosen.slice, stack) for name in MEASURED}
-        for each in running.values():
-            each()  # The first slice warms up.
+        cases = []
+        for name in MEASURED:
+            process = stack.enter_context(get_context("spawn").Pool(1))
+            step = partial(process.apply, _slice, (name, workload, chosen.slice))
+            step()
+            cases.append(Case(name, step, "bare loop", GOALS.get(name, "")))
         chosen.rounds = workload.lines // chosen.slice - 1
-        measure(chosen, [Case(name, each, "bare loop", GOALS.get(name, "")) for name, each in running.items()])
+        measure(chosen, cases)
 
 
 def instructions(name: str, workload: Workload) -> Figures:
