@@ -89,39 +89,25 @@ def measure(chosen: argparse.Namespace, cases: Sequence[Case], ratios: Ratios = 
 
 
 def runs(chosen: argparse.Namespace, cases: Sequence[Case]) -> dict[str, list[Figures]]:
-    """Run the cases in turns, and return the figures of each round."""
-    finished = _Finished(chosen)
+    """Run the cases in turns, and return the figures of each round. Finished runs are kept, and taken over with `--continue`."""
+    settings = {name: str(value) for name, value in vars(chosen).items() if name not in ("continues", "only", "rounds")}
+    commit = subprocess.run(("git", "-C", ROOT, "describe", "--always", "--dirty"), capture_output=True, text=True, check=False)
+    this, file = {"commit": commit.stdout.strip(), "settings": settings}, _KEPT / f"{chosen.benchmark}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
     found: dict[str, list[Figures]] = {each.name: [] for each in cases}
-    for number in range(chosen.rounds):
-        for case in cases if number % 2 == 0 else cases[::-1]:
-            found[case.name].append(finished.find(case.name, number) or finished.keep(case.name, number, case.measure()))
+    with file.open("a+b") as kept:
+        kept.seek(0)
+        lines = map(msgspec.json.decode, kept) if chosen.continues else ()
+        finished = {(each["case"], each["round"]): each["figures"] for each in lines if each | this == each}
+        for number in range(chosen.rounds):
+            for case in cases if number % 2 == 0 else cases[::-1]:
+                figures = finished.get((case.name, number))
+                if figures is None:
+                    figures = case.measure()
+                    kept.write(msgspec.json.encode({**this, "case": case.name, "round": number, "figures": figures}) + b"\n")
+                    kept.flush()
+                found[case.name].append(figures)
     return found
-
-
-class _Finished:
-    """The runs of this benchmark that are finished."""
-
-    def __init__(self, chosen: argparse.Namespace) -> None:
-        settings = {name: str(value) for name, value in vars(chosen).items() if name not in ("continues", "only", "rounds")}
-        asked = subprocess.run(
-            ("git", "-C", ROOT, "describe", "--always", "--dirty"), capture_output=True, text=True, check=False
-        )
-        self._begin = {"commit": asked.stdout.strip(), "settings": settings}
-        self._file = _KEPT / f"{chosen.benchmark}.jsonl"
-        self._runs: dict[tuple[str, int], Figures] = {}
-        if chosen.continues and self._file.exists():
-            kept = map(msgspec.json.decode, self._file.read_bytes().splitlines())
-            same = (each for each in kept if {name: each[name] for name in self._begin} == self._begin)
-            self._runs = {(each["case"], each["round"]): each["figures"] for each in same}
-
-    def find(self, case: str, number: int) -> Figures | None:
-        return self._runs.get((case, number))
-
-    def keep(self, case: str, number: int, figures: Figures) -> Figures:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        with self._file.open("ab") as file:
-            file.write(msgspec.json.encode({**self._begin, "case": case, "round": number, "figures": figures}) + b"\n")
-        return figures
 
 
 def show(cases: Sequence[Case], found: Mapping[str, Sequence[Figures]], ratios: Ratios = COST) -> None:
@@ -257,6 +243,11 @@ class Watched:
 def spark_options(place: Path) -> dict[str, str]:
     """Return the options of a Spark session with the memory that conf/lookups.conf gives it, and its files in a directory."""
     return {"spark.driver.memory": "2g", "spark.local.dir": str(place)}
+
+
+def resident(process: int) -> int:
+    """Return the bytes of a process in memory."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def cpu_of_family(process: int) -> float:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from multiprocessing import get_context
+from multiprocessing.pool import AsyncResult
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,7 +15,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from benchmarks._kafka_loop import kafka_loop, one_for_each
 from benchmarks._runner import Spent, Stopwatch, WrongResult, cpu_of_family, directory, steadily
-from benchmarks._workload import override
+from benchmarks._worker import override
 from notification_service.commands.simulate import pause
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.transports import kafka_settings
@@ -24,10 +25,14 @@ from resequencer.gc_tuning import calm_collector
 from servers.infinispan import InfinispanServer, InfinispanSettings
 from servers.kafka import KafkaServer, KafkaSettings
 from servers.lease import leased
+from servers.postgresql import PostgresqlServer
 from servers.redis import RedisServer
 
 PARTITIONS = 4
 GIVE_UP_SECONDS = 120
+_AT_ONCE = 500
+"""Records of a poll, as the service takes them by default."""
+
 _JAVA = ("-Xmx1g",)
 """The default compilers, as `make servers` uses."""
 
@@ -70,16 +75,27 @@ class Measurement(msgspec.Struct, frozen=True):
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "ready").touch()
 
-    def wait_until_ready(self) -> None:
+    def wait_until_ready(self, process: "AsyncResult[Any] | None" = None) -> None:
+        """Wait for the note; the measured process must not end before."""
         while not (self.directory / "ready").exists():
             time.sleep(0.1)
+            if process is not None and process.ready():
+                process.get()
 
-    def run(self, turn: Callable[[], object], done: Callable[[], int], is_held: Callable[[], bool]) -> Spent:
-        """Take turns, measured from when the partitions are held until all records are done."""
+    def run(
+        self,
+        turn: Callable[[], object],
+        done: Callable[[], int],
+        is_held: Callable[[], bool],
+        beside: Sequence["Measurement"] = (),
+    ) -> Spent:
+        """Take turns, measured from when this one and those beside it hold their partitions until all records are done."""
         calm_collector()
         while not is_held():
             turn()
         self.note_ready()
+        for each in beside:
+            each.wait_until_ready()
         began_with, watch = done(), Stopwatch()
         while done() < self.count:
             turn()
@@ -88,12 +104,13 @@ class Measurement(msgspec.Struct, frozen=True):
 
 
 class Run(Measurement, frozen=True):
-    """A worker over the envelopes of a topic. `notifications` are expected; `sample` is a typical output line."""
+    """A worker over the envelopes of a topic, or of these partitions of it. `sample` is a typical one of the expected lines."""
 
     notifications: int
     sample: bytes
+    partitions: Sequence[int]
 
-    def configuration(self, storage: str, *chosen: str) -> Configuration:
+    def configuration(self, storage: str) -> Configuration:
         """Return the configuration of a worker with default keys; no deadline passes, even on a slow machine."""
         addresses = self.servers.addresses
         clients = f'kafka-clients {{ bootstrap.servers = "{addresses["kafka"]}"'
@@ -109,15 +126,16 @@ class Run(Measurement, frozen=True):
             override("resequencer.strategy", "SEQUENCE"),
             override("resequencer.stash-timeout", "1h"),
             override("storage.namespace", self.name),
+            *([f"{ingress}.kafka.partitions = {list(self.partitions)}"] if len(self.partitions) < PARTITIONS else ()),
             *(override(f"storage.{name}.url", url) for name, url in addresses.items() if name != "kafka"),
         ]
-        return load(overrides=[*keys, *chosen])
+        return load(overrides=keys)
 
     @contextmanager
-    def composed(self, storage: str, *chosen: str) -> Iterator[Parts]:
+    def composed(self, storage: str) -> Iterator[Parts]:
         """Yield a worker as the service composes it."""
         logging.getLogger("resequencer").setLevel(logging.ERROR)
-        parts = compose(self.configuration(storage, *chosen), pause, lambda: False)
+        parts = compose(self.configuration(storage), pause, lambda: False)
         try:
             yield parts
         finally:
@@ -129,22 +147,29 @@ def new_name(kind: str) -> str:
     return f"{kind.replace(' ', '-').replace(',', '')}-{uuid4().hex[:8]}"
 
 
-def new_run(servers: Servers, kind: str, topic: str, envelopes: int = 0, output: Sequence[bytes] = ()) -> Run:
+def new_run(
+    servers: Servers,
+    kind: str,
+    topic: str,
+    envelopes: int = 0,
+    output: Sequence[bytes] = (b"{}",),
+    partitions: Sequence[int] = range(PARTITIONS),
+) -> Run:
     """Return new names for so many envelopes, of which the worker makes this output, and create the topics."""
-    sample = output[len(output) // 2] if output else b"{}"
-    run = Run(servers, new_name(kind), topic, envelopes, len(output), sample)
+    run = Run(servers, new_name(kind), topic, envelopes, len(output), output[len(output) // 2], partitions)
     servers.make_topics(f"out-{run.name}", f"dead-{run.name}")
     return run
 
 
 @contextmanager
 def running(*names: str) -> Iterator[Servers]:
-    """Start Kafka, a Redis that syncs every write, or Infinispan. They end with this process, even if it is killed."""
+    """Start Kafka, a Redis that syncs every write, PostgreSQL or Infinispan. They end with this process, even if it is killed."""
     with ExitStack() as stack:
         place = stack.enter_context(leased(stack.enter_context(directory()) / "servers"))
         makers = {
             "kafka": lambda: KafkaServer(place / "kafka", KafkaSettings(java_options=_JAVA)),
             "redis": lambda: RedisServer(place / "redis"),
+            "postgresql": lambda: PostgresqlServer(place / "postgresql"),
             "infinispan": lambda: InfinispanServer(place / "infinispan", InfinispanSettings(java_options=_ROOMY_JAVA)),
         }
         servers: dict[str, Any] = {name: makers[name]() for name in names}
@@ -201,7 +226,7 @@ def seen_steadily(
     with get_context("spawn").Pool(2) as processes:
         working = processes.apply_async(program)
         reading = processes.apply_async(_seen_at, (run.servers, output, header, count))
-        run.wait_until_ready()
+        run.wait_until_ready(working)
         with sending(run.servers, run.topic, linger_ms=0) as send:
             for line in steadily(lines, rate):
                 send(line)
@@ -228,19 +253,19 @@ def _seen_at(servers: Servers, topic: str, header: str, count: int) -> dict[str,
     return seen
 
 
-def bare(run: Run, batch_size: int) -> Spent:
+def bare(run: Run) -> Spent:
     """Pass on all envelopes with the client alone, from when it holds the partitions."""
     sample, settings = msgspec.json.decode(run.sample), kafka_settings(run.configuration("none"))
     output = one_for_each(f"out-{run.name}", sample["headers"], msgspec.json.encode(sample["value"]))
-    return kafka_loop(settings, output, run.count, batch_size, PARTITIONS, run.note_ready)
+    return kafka_loop(settings, output, run.count, _AT_ONCE, PARTITIONS, run.note_ready)
 
 
-def worker(run: Run, storage: str, batch_size: int) -> Spent:
+def worker(run: Run, storage: str, beside: Sequence[Run] = ()) -> Spent:
     """Process all envelopes with the whole worker, from when it holds the partitions until the last transaction is committed."""
-    with run.composed(storage, f"ipf.processing-data.ingress.batch-size = {batch_size}") as parts:
+    with run.composed(storage) as parts:
         cycle = parts.cycle
-        done, is_held = lambda: int(cycle.metrics.counts["records"]), lambda: len(cycle.partitions.owned) == PARTITIONS
-        spent = run.run(cycle.run_once, done, is_held)
+        done, is_held = lambda: int(cycle.metrics.counts["records"]), lambda: len(cycle.partitions.owned) == len(run.partitions)
+        spent = run.run(cycle.run_once, done, is_held, beside)
         cycle.close()
     published = cycle.metrics.notifications.total()
     assert published == run.notifications, f"{published} notifications of {run.notifications} are published"

@@ -1,16 +1,23 @@
-"""Runs workers as the service composes them over a workload, until everything was read and published."""
+"""Makes the envelopes of the benchmarks, and workers as the service composes them, which run until everything is published.
+
+The simulator makes the envelopes; the same seed gives the same bytes.
+"""
 
 import random
 import secrets
+import subprocess
+import sys
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
-from benchmarks._runner import Spent, Stopwatch
-from benchmarks._workload import CONFIGURATION, TOPIC, override
+from benchmarks._runner import ROOT, Spent, Stopwatch, directory
 from guardian.cycle import Cycle
 from guardian.ports import PartitionOutput, Polled, Position, TransportStatus
 from notification_service.configuration.configuration import load
@@ -23,8 +30,63 @@ from notification_service.worker.worker import WorkerInFlight
 from resequencer.record import Origin, Partition, Record
 from resequencer.storage_port import Commit, PartitionStore, StashEntry, UnitChange, WaitKind, Waits
 
+CONFIGURATION = ROOT / "conf" / "application.conf"
+TOPIC = "IPF_PROCESSING_DATA"
+SEED = 7
+ENVELOPES_PER_UNIT = 7.9
+"""Lines per payment, with 2 % duplicates: 200 000 lines are 25 000 units."""
+
+_DISORDER = ("--window", 2_000, "--duplicates", "2%", "--losses", 0, "--late", 0, "--garbage", 0)
 PARTITION = Partition(TOPIC, 0)
 UNIT_STATE, _RECORD = random.randbytes(150), random.randbytes(1_000)
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """The lines of `file`, of about 1.1 KB each."""
+
+    file: Path
+    lines: int
+
+    def read(self) -> list[bytes]:
+        with self.file.open("rb") as file:
+            return list(islice(file, self.lines))
+
+
+@contextmanager
+def made(envelopes: int, *more: object) -> Iterator[Workload]:
+    """Yield about so many envelopes in a temporary directory, which is removed afterwards.
+
+    They are out of order within 2 000 places, and 2 % of them come twice, unless further arguments of the simulator change it.
+    """
+    units = max(1, round(envelopes / ENVELOPES_PER_UNIT))
+    with directory() as place:
+        program = (Path(sys.executable).with_name("resequencer"), "simulate", "--config", CONFIGURATION)
+        where = ("--set", override("run-directory", place), "--units", units, "--seed", SEED)
+        subprocess.run(list(map(str, (*program, *where, *_DISORDER, *more))), check=True, stdout=subprocess.DEVNULL)
+        file = place / "in" / "partition-0.jsonl"
+        yield Workload(file, file.read_bytes().count(b"\n"))
+
+
+def line_of(encoded: bytes) -> Line:
+    """Return the key, the headers and the value of a line of a file."""
+    read = decode_line(encoded)
+    assert isinstance(read, Line)
+    return read
+
+
+def override(key: str, value: object) -> str:
+    return f'payment-status-notification.{key}="{value}"'
+
+
+@contextmanager
+def serving(*overrides: str) -> Iterator[None]:
+    """Run the service with these keys, from its start to its stop."""
+    program = (sys.executable, "-m", "notification_service")
+    subprocess.run([*program, "start", "--set", *overrides], check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        subprocess.run([*program, "stop", "--set", *overrides], check=True, capture_output=True)
 
 
 class MemoryTransport:

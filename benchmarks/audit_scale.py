@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks._runner import ROOT, Case, Figures, Stopwatch, Watched, WrongResult, arguments, directory, measure, spark_options
-from benchmarks._worker import in_process, run_through
-from benchmarks._workload import CONFIGURATION, ENVELOPES_PER_UNIT, SEED, TOPIC, line_of, made, override
+from benchmarks._worker import CONFIGURATION, ENVELOPES_PER_UNIT, SEED, TOPIC, in_process, line_of, made, override, run_through
 from guardian.headers import ENVELOPE_ID, NOTIFICATION_ID, SOURCE_POSITION
 from notification_service.commands.audit import audit_settings
 from notification_service.configuration.configuration import load
@@ -112,7 +111,7 @@ def _after(value: bytes, opening: bytes, end: bytes) -> bytes:
 
 def one_run() -> Run:
     """Run the simulator's payments, out of order and some of them twice, through the service's own core."""
-    with made(round(UNITS * ENVELOPES_PER_UNIT), window=200) as workload, directory() as place:
+    with made(round(UNITS * ENVELOPES_PER_UNIT), "--window", 200) as workload, directory() as place:
         lines, began = workload.read(), time.time_ns() // 1_000_000
         cycle, transport = in_process(lines, place)
         run_through(cycle, len(lines))
@@ -169,16 +168,12 @@ class Archive(NamedTuple):
 def _batch(rows: Sequence[Row]) -> Any:
     import pyarrow as pa
 
-    starts, names, values = [0], list[str](), list[bytes]()
-    for row in rows:
-        names += [name for name, _ in row.headers]
-        values += [value for _, value in row.headers]
-        starts.append(len(names))
-    named = pa.StructArray.from_arrays([pa.array(names, pa.string()), pa.array(values, pa.binary())], ["key", "value"])
+    *columns, headers = ([row[at] for row in rows] for at in range(6))
+    named = pa.array(headers, pa.map_(pa.string(), pa.binary()))
+    pairs = pa.StructArray.from_arrays([named.keys, named.items], ["key", "value"])
     kinds = (pa.int32(), pa.int64(), pa.int64(), pa.binary(), pa.binary())
-    columns = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(kinds)]
-    headers = pa.ListArray.from_arrays(pa.array(starts, pa.int32()), named)
-    return pa.RecordBatch.from_arrays([*columns, headers], names=[*Row._fields])
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+    return pa.RecordBatch.from_arrays([*arrays, pa.ListArray.from_arrays(named.offsets, pairs)], names=[*Row._fields])
 
 
 def audit(spark: Any, archive: Archive, name: str, is_taken: Any = None, is_omitted: Any = None) -> Any:

@@ -16,7 +16,7 @@ import asyncio
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -35,12 +35,12 @@ from benchmarks._runner import (
     apart,
     arguments,
     cpu_of_family,
-    directory,
     runs,
     show,
     wanted,
 )
-from benchmarks._workload import line_of, override
+from benchmarks._servers import running
+from benchmarks._worker import line_of, override
 from guardian.headers import NOTIFICATION_ID, TRANSACTION_STATUS
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.connectors.line_format import Line, encode_line
@@ -55,8 +55,6 @@ from notification_service.delivery.worker import DeliveryWorker
 from notification_service.simulator.receiver.check import compare
 from notification_service.wiring.delivery import make_ledger
 from notification_service.wiring.delivery_sources import open_feed, source_of_files
-from servers.lease import leased
-from servers.postgresql import PostgresqlServer
 from servers.receiver import ReceiverServer
 
 RECEIVER, JOB = "r", "j"
@@ -296,20 +294,6 @@ def intake(database: Database, file: Path, count: int) -> Figures:
     return {"rows/s": count / whole, "read alone/s": count / reading, "ratio": reading / whole}
 
 
-@contextmanager
-def databases(*, postgresql: bool) -> Iterator[list[Database]]:
-    """Yield SQLite, and with `postgresql` a server that ends with this process, even if it is killed."""
-    with ExitStack() as stack:
-        place = stack.enter_context(leased(stack.enter_context(directory()) / "delivery"))
-        found = [Database("SQLite", place)]
-        if postgresql:
-            server = PostgresqlServer(place / "postgresql")
-            stack.callback(server.kill)
-            server.start()
-            found.append(Database("PostgreSQL", place, server.url, server.process and server.process.pid))
-        yield found
-
-
 def _deliveries(chosen: Namespace, found: Sequence[Database]) -> None:
     file = found[0].directory / "notifications.jsonl"
     pairs = write_notifications(file, chosen.deliveries)
@@ -349,7 +333,10 @@ def main() -> None:
     large = {"beside": [1_000, 100_000, 1_000_000, 10_000_000]}
     given = {"deliveries": 4_000, "concurrency": 20, "intake": 20_000, "claims": 200, "beside": [1_000, 100_000, 1_000_000]}
     chosen = arguments(__doc__, large=large, postgresql=False, **given)
-    with databases(postgresql=chosen.postgresql) as found:
+    with running(*["postgresql"] if chosen.postgresql else []) as servers:
+        found = [Database("SQLite", servers.directory)]
+        for each, process in servers.processes.items():
+            found.append(Database("PostgreSQL", servers.directory, servers.addresses[each], process))
         for name, part in PARTS.items():
             if wanted(chosen, name):
                 part(chosen, found)

@@ -30,7 +30,6 @@ from benchmarks._kafka_loop import Polled, kafka_loop
 from benchmarks._runner import Case, Figures, Spent, Stopwatch, WrongResult, apart, arguments, milliseconds, runs, show, wanted
 from benchmarks._servers import PARTITIONS, Measurement, Servers, fill, new_name, records_of, running, seen_steadily
 from guardian.headers import (
-    AMOUNT,
     GROUP_ID,
     GROUP_TOTAL,
     INCOMPLETE,
@@ -41,6 +40,7 @@ from guardian.headers import (
 )
 from notification_service.aggregation.files import ValuesFile
 from notification_service.aggregation.kafka_store import KafkaStore, Restoring, read_value
+from notification_service.aggregation.payments.commands import StatedInstruction, StatedMessage, StatusFact
 from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage, PaymentsSettings
 from notification_service.aggregation.runner import _AT_ONCE, StoreRunner
 from notification_service.connectors.kafka.core.client_options import KafkaTopics, read_options
@@ -91,24 +91,19 @@ def commands_of(shape: Shape, members: int) -> Iterator[Line]:
 
 
 def _command(key: str, member: str, total: int, chance: Random) -> Line:
-    status = "RJCT" if chance.random() < _REJECTED else "ACCC"
-    number = str(total)
-    body = {
-        "type": "status",
-        "unit": member,
-        "status": status,
-        AMOUNT: f"{chance.randrange(1, 1_000_000)}.{chance.randrange(1, 100):02}",
-        "currency": "EUR",
-        "entity": "001",
-        "original": {
-            "OrgnlMsgId": f"MSG-{key}",
-            "OrgnlMsgNmId": "pain.001.001.09",
-            "OrgnlCreDtTm": "2026-03-29T09:00:35.941Z",
-            "OrgnlNbOfTxs": number,
-        },
-        "instruction": {"OrgnlPmtInfId": f"PMT-{key}", "OrgnlNbOfTxs": number},
-        "initiatingParty": {"Nm": f"Customer {chance.randrange(1_000)} GmbH", "Id": {"OrgId": {"AnyBIC": "DEUTDEFFXXX"}}},
-    }
+    status, number = "RJCT" if chance.random() < _REJECTED else "ACCC", str(total)
+    message = StatedMessage(f"MSG-{key}", "pain.001.001.09", "2026-03-29T09:00:35.941Z", number)
+    party = {"Nm": f"Customer {chance.randrange(1_000)} GmbH", "Id": {"OrgId": {"AnyBIC": "DEUTDEFFXXX"}}}
+    fact = StatusFact(
+        member,
+        status,
+        amount=f"{chance.randrange(1, 1_000_000)}.{chance.randrange(1, 100):02}",
+        currency="EUR",
+        entity="001",
+        original=message,
+        instruction=StatedInstruction(f"PMT-{key}", number),
+        party=msgspec.Raw(msgspec.json.encode(party)),
+    )
     headers = {
         MEMBER: member,
         TRANSACTION_STATUS: status,
@@ -117,7 +112,7 @@ def _command(key: str, member: str, total: int, chance: Random) -> Line:
         GROUP_TOTAL: number,
         SOURCE_POSITION: f"envelopes-0@{chance.randrange(1_000_000)}",
     }
-    return Line(msgspec.json.encode(body), key.encode(), tuple((name, text.encode()) for name, text in headers.items()))
+    return Line(msgspec.json.encode(fact), key.encode(), tuple((name, text.encode()) for name, text in headers.items()))
 
 
 class Job(Measurement, frozen=True):
@@ -127,30 +122,22 @@ class Job(Measurement, frozen=True):
     members: int
 
     @property
-    def values(self) -> str:
-        return f"values-{self.name}"
-
-    @property
-    def completions(self) -> str:
-        return f"completions-{self.name}"
-
-    @property
-    def dead_letters(self) -> str:
-        return f"dead-letters-{self.name}"
+    def topics(self) -> KafkaTopics:
+        completions, dead_letters, values = (f"{kind}-{self.name}" for kind in ("completions", "dead-letters", "values"))
+        return KafkaTopics(self.topic, completions, dead_letters, values=values)
 
     @property
     def settings(self) -> KafkaSettings:
-        topics = KafkaTopics(self.topic, self.completions, self.dead_letters, values=self.values)
         own = {"bootstrap.servers": self.servers.addresses["kafka"]}
         options, _, _ = read_options({**own, "group.id": self.name}, own)
-        return KafkaSettings.make(topics, options, f"{self.name}.0", _MAX_VALUE_BYTES)
+        return KafkaSettings.make(self.topics, options, f"{self.name}.0", _MAX_VALUE_BYTES)
 
 
 def new_job(servers: Servers, what: str, *load: Any) -> Job:
     """Return new names, with their topics."""
     job = Job(servers, new_name(what), *load)
-    servers.make_topics(job.completions, job.dead_letters)
-    servers.make_topics(job.values, cleanup_policy="compact")
+    servers.make_topics(job.topics.notifications, job.topics.dead_letters)
+    servers.make_topics(job.topics.values, cleanup_policy="compact")
     return job
 
 
@@ -176,7 +163,7 @@ def check(job: Job) -> None:
         WrongResult: It is not so.
     """
     reported, total = dict[str, int](), job.shape.total(job.members)
-    for record in records_of(job.servers, job.completions):
+    for record in records_of(job.servers, job.topics.notifications):
         headers, report = dict(record.headers), msgspec.json.decode(record.value)["CstmrPmtStsRpt"]
         group = headers[GROUP_ID].decode()
         counts = [int(each["DtldNbOfTxs"]) for each in report["OrgnlGrpInfAndSts"]["NbOfTxsPerSts"]]
@@ -185,7 +172,7 @@ def check(job: Job) -> None:
         reported[group] = sum(counts)
     if len(reported) != job.members // total:
         raise WrongResult(f"{len(reported)} of {job.members // total} groups have completed")
-    if dead_letters := sum(1 for _ in records_of(job.servers, job.dead_letters)):
+    if dead_letters := sum(1 for _ in records_of(job.servers, job.topics.dead_letters)):
         raise WrongResult(f"{dead_letters} dead letters")
 
 
@@ -199,7 +186,7 @@ class Written(NamedTuple):
 def look_at(job: Job) -> Written:
     found = [
         (is_value, each.value, each.key, list(each.headers))
-        for is_value, topic in ((True, job.values), (False, job.completions))
+        for is_value, topic in ((True, job.topics.values), (False, job.topics.notifications))
         for each in records_of(job.servers, topic)
     ]
     return Written(len(found) / job.count, Random(SEED).sample(found, min(len(found), _SAMPLE)))
@@ -207,14 +194,14 @@ def look_at(job: Job) -> Written:
 
 def bare(written: Written, job: Job) -> Spent:
     """Write as many records of the same sizes as the processor, to the same partitions, at as many commands in a transaction."""
-    sample, due = cycle(written.sample), 0.0
+    sample, due, topics = cycle(written.sample), 0.0, job.topics
 
     def output(polled: Polled) -> Iterator[tuple[Any, ...]]:
         nonlocal due
         for partition, records in polled.items():
             due += len(records) * written.per_command
             for is_value, value, key, headers in islice(sample, int(due)):
-                yield job.values if is_value else job.completions, value, key, headers, partition.partition
+                yield topics.values if is_value else topics.notifications, value, key, headers, partition.partition
             due %= 1
 
     calm_collector()
@@ -249,7 +236,9 @@ def latencies(servers: Servers, shape: Shape, members: int, rate: float) -> Figu
     """Measure from the broker's timestamp of each group's last command until a reader of what is committed has the completion."""
     sent = list(commands_of(shape, members))
     job = new_job(servers, "latency", new_name("steady"), len(sent), shape, members)
-    seen = seen_steadily(job, partial(processor, job), sent, rate, job.completions, GROUP_ID, members // shape.total(members))
+    seen = seen_steadily(
+        job, partial(processor, job), sent, rate, job.topics.notifications, GROUP_ID, members // shape.total(members)
+    )
     check(job)
     came, last = dict[bytes, float](), dict[str, float]()
     for each in records_of(servers, job.topic):
@@ -271,7 +260,7 @@ def bare_read(job: Job) -> Spent:
     """Read the topic with the client alone."""
     calm_collector()
     watch = Stopwatch()
-    for _ in records_of(job.servers, job.values):
+    for _ in records_of(job.servers, job.topics.values):
         pass
     return watch.spent()
 
@@ -302,7 +291,7 @@ def _restoring(chosen: Namespace, servers: Servers) -> None:
     load = (topic, fill(servers, topic, commands_of(Shape.HUNDREDS, members)), Shape.HUNDREDS, members)
     job = new_job(servers, "restoring", *load)
     apart(processor, job)
-    values = dict(filter(None, map(read_value, records_of(servers, job.values))))
+    values = dict(filter(None, map(read_value, records_of(servers, job.topics.values))))
     there = sum(1 for each in values.values() if each is not None)
     chosen.rounds = 1  # The second time there is a copy.
     cases = [

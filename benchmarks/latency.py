@@ -18,8 +18,7 @@ import msgspec
 from benchmarks._bare_loop import bare_loop, checked
 from benchmarks._runner import Case, Figures, WrongResult, arguments, directory, measure, milliseconds, steadily, wanted
 from benchmarks._servers import GIVE_UP_SECONDS, Servers, bare, new_name, new_run, records_of, running, seen_steadily, worker
-from benchmarks._worker import PARTITION
-from benchmarks._workload import line_of, made, override, serving
+from benchmarks._worker import PARTITION, line_of, made, override, serving
 from guardian.headers import ENVELOPE_ID, SOURCE_POSITION
 from resequencer.record import Origin, Partition
 
@@ -32,7 +31,7 @@ def on_servers(servers: Servers, name: str, lines: list[bytes], rate: float) -> 
     run = new_run(servers, name, new_name("in"), len(lines), output)
     notified = {msgspec.json.decode(each)["headers"][SOURCE_POSITION] for each in output}
     expected = len(lines) if name == "bare loop" else len(notified)
-    program = partial(bare, run, 500) if name == "bare loop" else partial(worker, run, name, 500)
+    program = partial(bare, run) if name == "bare loop" else partial(worker, run, name)
     seen = seen_steadily(run, program, list(map(line_of, lines)), rate, f"out-{run.name}", SOURCE_POSITION, expected)
     origins = ((Origin(Partition(each.topic, each.partition), each.offset), each) for each in records_of(servers, run.topic))
     return milliseconds({str(origin): each.timestamp / 1_000 for origin, each in origins}, seen)
@@ -83,7 +82,7 @@ def _notified(line: bytes) -> str:
 def main() -> None:
     chosen = arguments(__doc__, rate=500.0, seconds=20.0)
     names = [name for name in ("bare loop", "none", *_STORAGES) if wanted(chosen, name)]
-    with made(round(chosen.rate * chosen.seconds), window=0, duplicates="0") as workload:
+    with made(round(chosen.rate * chosen.seconds), "--window", 0, "--duplicates", 0) as workload:
         lines = workload.read()
         print(f"{len(lines)} envelopes at {chosen.rate:g} a second; milliseconds from arrival to visible", flush=True)
         if wanted(chosen, "files"):

@@ -26,8 +26,7 @@ from zlib import crc32
 import msgspec
 
 from benchmarks._runner import ROOT, Case, Figures, Stopwatch, WrongResult, apart, arguments, at_quantiles, directory, measure
-from benchmarks._worker import on_files, run_through
-from benchmarks._workload import Workload, made, override
+from benchmarks._worker import Workload, made, on_files, override, run_through
 from guardian.headers import LOOKUPS_VERSION
 from notification_service.lookups.directory import LookupsDirectory
 from notification_service.lookups.manifest import Pointer, Table

@@ -16,9 +16,8 @@ import secrets
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
-from benchmarks._runner import Case, Figures, apart, arguments, runs, show, wanted
+from benchmarks._runner import Case, Figures, apart, arguments, resident, runs, show, wanted
 from benchmarks._servers import Run, new_run, running
 from benchmarks._worker import UNIT_STATE, commit, waiting
 from resequencer.gc_tuning import calm_collector
@@ -44,12 +43,12 @@ def held(run: Run, storage: str, began_at: float) -> Figures:
 
 def _fill(run: Run, storage: str, count: int, change: Callable[[str], UnitChange]) -> float:
     """Add so many units; return how many bytes each takes of the server's memory."""
-    before = _resident(run.servers.processes[storage])
+    before = resident(run.servers.processes[storage])
     with run.composed(storage) as parts:
         store = parts.servers.storage.open(PARTITION)
         for at in range(0, count, AT_ONCE):
             commit(parts, store, [change(secrets.token_hex(16)) for _ in range(min(AT_ONCE, count - at))])
-    return (_resident(run.servers.processes[storage]) - before) / max(1, count)
+    return (resident(run.servers.processes[storage]) - before) / max(1, count)
 
 
 def _waiting(unit: str) -> UnitChange:
@@ -58,10 +57,6 @@ def _waiting(unit: str) -> UnitChange:
 
 def _idle(unit: str) -> UnitChange:
     return UnitChange(unit, UNIT_STATE, data=PAYMENT)
-
-
-def _resident(process: int) -> int:
-    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def measured(run: Run, storage: str, **more: float) -> Figures:

@@ -25,9 +25,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
-from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -36,8 +35,7 @@ import msgspec
 
 from benchmarks._bare_loop import Read, bare_loop, checked, trusting
 from benchmarks._runner import Case, Figures, Stopwatch, apart, arguments, directory, measure
-from benchmarks._worker import PARTITION, in_process, on_files, run_through
-from benchmarks._workload import Workload, made, override
+from benchmarks._worker import PARTITION, Workload, in_process, made, on_files, override, run_through
 from guardian.cycle import Cycle
 from resequencer.gc_tuning import calm_collector
 
@@ -52,14 +50,13 @@ _VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-ou
 _INSTRUCTIONS = re.compile(r"I +refs: +([0-9,]+)")
 
 
-@contextmanager
-def loop(read: Read, workload: Workload) -> Iterator[Run]:
-    lines, taken, read_to = workload.read(), count(), 0
+def loop(read: Read, workload: Workload, _: Path) -> Run:
+    read_to = 0
 
     def reading() -> Iterator[bytes]:
         nonlocal read_to
-        for line, number in zip(lines, taken, strict=False):
-            read_to = number + 1
+        for line in workload.read():
+            read_to += 1
             yield line
 
     output = bare_loop(reading(), PARTITION, read)
@@ -69,19 +66,21 @@ def loop(read: Read, workload: Workload) -> Iterator[Run]:
             pass
         return read_to
 
-    yield run
+    return run
 
 
-@contextmanager
-def core(workload: Workload, *chosen: str) -> Iterator[Run]:
-    with directory() as place:
-        yield partial(_run, in_process(workload.read(), place, *chosen)[0])
+def core(workload: Workload, place: Path, *chosen: str) -> Run:
+    return partial(_run, in_process(workload.read(), place, *chosen)[0])
 
 
-@contextmanager
-def worker(workload: Workload) -> Iterator[Run]:
-    with directory() as place:
-        yield partial(_run, on_files(workload.read(), place).cycle)
+def worker(workload: Workload, place: Path) -> Run:
+    return partial(_run, on_files(workload.read(), place).cycle)
+
+
+def _run(cycle: Cycle, to: int) -> int:
+    while cycle.metrics.counts["records"] < to:
+        cycle.run_once()
+    return int(cycle.metrics.counts["records"])
 
 
 _EVENTS = "ipf.processing-data.ingress.events"
@@ -90,11 +89,11 @@ _PASS_THROUGH = (
     f'{_EVENTS}.mapped {{ flow = "value:flow", sequence = "value:sequence" }}',
     override("handler", "pass-through"),
 )
-MEASURED: dict[str, Callable[[Workload], AbstractContextManager[Run]]] = {
+MEASURED: dict[str, Callable[[Workload, Path], Run]] = {
     "bare loop, trusting": partial(loop, trusting),
     "bare loop": partial(loop, checked),
     "core in process": core,
-    "pass-through": lambda workload: core(workload, *_PASS_THROUGH),
+    "pass-through": lambda workload, place: core(workload, place, *_PASS_THROUGH),
     "whole worker": worker,
 }
 GOALS = {"core in process": 0.6, "whole worker": 0.4}
@@ -122,21 +121,14 @@ def _by_unit(lines: Iterable[bytes]) -> Output:
     return output
 
 
-def _run(cycle: Cycle, to: int) -> int:
-    while cycle.metrics.counts["records"] < to:
-        cycle.run_once()
-    return int(cycle.metrics.counts["records"])
-
-
 _here: dict[str, Any] = {}
 """What a process of its own runs, and how far it has come."""
 
 
-def _slice(name: str, workload: Workload, size: int) -> Figures:
+def _slice(name: str, workload: Workload, place: Path, size: int) -> Figures:
     """Run on by a slice. The first one begins, and warms up."""
     if not _here:
-        _here["ends"] = ExitStack()
-        _here.update(run=_here["ends"].enter_context(MEASURED[name](workload)), read=0)
+        _here.update(run=MEASURED[name](workload, place), read=0)
         calm_collector()
     before, watch = _here["read"], Stopwatch()
     _here["read"] = _here["run"](min(before + size, workload.lines))
@@ -147,8 +139,9 @@ def in_lockstep(chosen: Any, workload: Workload) -> None:
     with ExitStack() as stack:
         cases = []
         for name in MEASURED:
+            place = stack.enter_context(directory())
             process = stack.enter_context(get_context("spawn").Pool(1))
-            step = partial(process.apply, _slice, (name, workload, chosen.slice))
+            step = partial(process.apply, _slice, (name, workload, place, chosen.slice))
             step()
             cases.append(Case(name, step, "bare loop", GOALS.get(name, "")))
         chosen.rounds = workload.lines // chosen.slice - 1
@@ -170,8 +163,8 @@ def _count_to(name: str, workload: Workload, envelopes: int) -> int:
 
 
 def run_only(name: str, file: str, envelopes: str) -> None:
-    with MEASURED[name](Workload(Path(file), _MANY + _FEW)) as run:
-        run(int(envelopes))
+    with directory() as place:
+        MEASURED[name](Workload(Path(file), _MANY + _FEW), place)(int(envelopes))
         sys.stdout.flush()
         os._exit(0)  # What a process does at its end is no work for an envelope.
 
