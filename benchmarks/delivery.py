@@ -69,6 +69,8 @@ INTAKE_GOAL = "5 000 per s"
 CLAIM_GOAL = "at most 1.5"
 _DELIVERY = "payment-status-notification.delivery"
 _AT_ONCE = 20
+"""Calls at the same time, and rows of a claim."""
+
 _FILLED = 100_000
 _OWNER = "benchmark"
 _PORTION = 2_000
@@ -104,7 +106,6 @@ class Run(msgspec.Struct, frozen=True):
     directory: Path
     overrides: Sequence[str]
     url: str
-    concurrency: int
 
     def configuration(self) -> Configuration:
         return load(overrides=self.overrides)
@@ -115,12 +116,12 @@ class Run(msgspec.Struct, frozen=True):
             yield ledger
 
 
-def new_run(database: Database, url: str = "http://127.0.0.1:1", concurrency: int = 20) -> Run:
+def new_run(database: Database, url: str = "http://127.0.0.1:1") -> Run:
     """Return a run with the receiver `r`, whose only step is to deliver."""
     name = uuid4().hex
     place = database.directory / name
     (place / "out").mkdir(parents=True)
-    receiver = {"url": f'"{url}"', "live": "false", "steps": "deliver", "concurrency": concurrency}
+    receiver = {"url": f'"{url}"', "live": "false", "steps": "deliver", "concurrency": _AT_ONCE}
     overrides = [override("run-directory", place)]
     overrides += [f"{_DELIVERY}.receivers.{RECEIVER}.{key}={value}" for key, value in receiver.items()]
     if database.url is not None:
@@ -129,7 +130,7 @@ def new_run(database: Database, url: str = "http://127.0.0.1:1", concurrency: in
             connection.execute(text(f'create database "{name}"'))
         server.dispose()
         overrides.append(f'{_DELIVERY}.ledger.url="{database.url.rpartition("/")[0]}/{name}"')
-    return Run(place, overrides, url, concurrency)
+    return Run(place, overrides, url)
 
 
 def write_notifications(file: Path, count: int) -> list[tuple[str, str]]:
@@ -167,7 +168,7 @@ def loop(run: Run, file: Path) -> Spent:
     """A bare loop: neither a ledger nor an order, and nothing is done after an error."""
     calls = lines_of(file)
     watch = Stopwatch()
-    asyncio.run(_call_all(iter(calls), run.url, run.concurrency))
+    asyncio.run(_call_all(iter(calls), run.url))
     return watch.spent()
 
 
@@ -183,7 +184,7 @@ def worker(run: Run, file: Path) -> Spent:
         return watch.spent()._replace(wall=ledger.find_job(JOB).completed_at / 1_000 - began)
 
 
-def measure(client: Client, database: Database, file: Path, pairs: Sequence[tuple[str, str]], concurrency: int) -> Figures:
+def measure(client: Client, database: Database, file: Path, pairs: Sequence[tuple[str, str]]) -> Figures:
     """Let the client run in a process of its own, with a receiver of its own.
 
     Raises:
@@ -195,7 +196,7 @@ def measure(client: Client, database: Database, file: Path, pairs: Sequence[tupl
         if database.process is not None:
             processes["PostgreSQL us"] = database.process
         before = {name: cpu_of_family(process) for name, process in processes.items()}
-        spent = apart(client, new_run(database, receiver.url, concurrency), file)
+        spent = apart(client, new_run(database, receiver.url), file)
         used = {name: (cpu_of_family(process) - before[name]) / len(pairs) * 1e6 for name, process in processes.items()}
         found = compare(receiver.data, pairs)
     finally:
@@ -205,8 +206,8 @@ def measure(client: Client, database: Database, file: Path, pairs: Sequence[tupl
     return {**spent.of_each(len(pairs)), **used}
 
 
-async def _call_all(calls: Iterator[Line], url: str, concurrency: int) -> None:
-    limits = httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency)
+async def _call_all(calls: Iterator[Line], url: str) -> None:
+    limits = httpx.Limits(max_connections=_AT_ONCE, max_keepalive_connections=_AT_ONCE)
     async with httpx.AsyncClient(base_url=url, limits=limits, timeout=10, trust_env=False) as client:
 
         async def call_some() -> None:
@@ -220,7 +221,7 @@ async def _call_all(calls: Iterator[Line], url: str, concurrency: int) -> None:
                 answer.raise_for_status()
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
+            for _ in range(_AT_ONCE):
                 group.create_task(call_some())
 
 
@@ -297,10 +298,9 @@ def intake(database: Database, file: Path, count: int) -> Figures:
 def _deliveries(chosen: Namespace, found: Sequence[Database]) -> None:
     file = found[0].directory / "notifications.jsonl"
     pairs = write_notifications(file, chosen.deliveries)
-    given = (file, pairs, chosen.concurrency)
-    cases = [Case("bare loop", partial(measure, loop, found[0], *given), "bare loop")]
-    cases += [Case(each.name, partial(measure, worker, each, *given), "bare loop", GOAL) for each in found]
-    print(f"{chosen.deliveries:,} deliveries, {chosen.concurrency} at once", flush=True)
+    cases = [Case("bare loop", partial(measure, loop, found[0], file, pairs), "bare loop")]
+    cases += [Case(each.name, partial(measure, worker, each, file, pairs), "bare loop", GOAL) for each in found]
+    print(f"{chosen.deliveries:,} deliveries, {_AT_ONCE} at once", flush=True)
     show(cases, runs(chosen, cases))
 
 
@@ -331,7 +331,7 @@ PARTS: dict[str, Callable[[Namespace, Sequence[Database]], None]] = {
 
 def main() -> None:
     large = {"beside": [1_000, 100_000, 1_000_000, 10_000_000]}
-    given = {"deliveries": 4_000, "concurrency": 20, "intake": 20_000, "claims": 200, "beside": [1_000, 100_000, 1_000_000]}
+    given = {"deliveries": 4_000, "intake": 20_000, "claims": 200, "beside": [1_000, 100_000, 1_000_000]}
     chosen = arguments(__doc__, large=large, postgresql=False, **given)
     with running(*["postgresql"] if chosen.postgresql else []) as servers:
         found = [Database("SQLite", servers.directory)]

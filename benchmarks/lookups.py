@@ -6,9 +6,9 @@ The same envelopes as in `throughput` go through the whole worker:
     lookups         with a release: settings, reasons, institutions, and customers, of which `--customers` are never looked up.
                     Every payment finds its customer by party or by account, and every agent its name; the resulting headers
                     and names are written too. The goal is for the ratio.
-    switching       with a release, while another process makes one or the other of two releases current, every `--every-ms`. Each
-                    switch checks the release's checksums, beside the cycles. The releases differ in the text of every event, and
-                    each notification is compared with the version that its header names.
+    switching       with a release, while another process makes one or the other of two releases current, five times a second.
+                    Each switch checks the release's checksums, beside the cycles. The releases differ in the text of every event,
+                    and each notification is compared with the version that its header names.
 
 Cycles are shown in milliseconds, with the check for new lookups; `take-up` is how much of it taking up a release took at most.
 The goal for switching: the longest cycle is at most 50 ms longer than without. Each measurement has a process of its own.
@@ -39,6 +39,7 @@ from resequencer.gc_tuning import calm_collector
 TEXTS = ("the first release", "the second release")
 _INSTITUTIONS = 35_000
 _BATCH = 100_000
+_SWITCHES_EVERY_S = 0.2
 _OTHER = b'["BANK_001","de","email","ACSC RJCT","2026-01-01"]'
 
 Found = dict[str, dict[bytes, bytes]]
@@ -139,8 +140,8 @@ def _check(file: Path, texts: dict[str, str]) -> None:
                 raise WrongResult(f"a notification contradicts its version: {line[:200]!r}")
 
 
-def switching(workload: Workload, lookups: Path, texts: dict[str, str], pointers: Sequence[Pointer], every_ms: int) -> Figures:
-    process = get_context("spawn").Process(target=_switch, args=(lookups, pointers, every_ms), daemon=True)
+def switching(workload: Workload, lookups: Path, texts: dict[str, str], pointers: Sequence[Pointer]) -> Figures:
+    process = get_context("spawn").Process(target=_switch, args=(lookups, pointers), daemon=True)
     process.start()
     try:
         return apart(worker, workload, lookups, texts)
@@ -149,16 +150,16 @@ def switching(workload: Workload, lookups: Path, texts: dict[str, str], pointers
         process.join()
 
 
-def _switch(lookups: Path, pointers: Sequence[Pointer], every_ms: int) -> None:
+def _switch(lookups: Path, pointers: Sequence[Pointer]) -> None:
     """Switch releases until killed."""
     for pointer in cycle(pointers):
-        time.sleep(every_ms / 1_000)
+        time.sleep(_SWITCHES_EVERY_S)
         LookupsDirectory(lookups).switch(pointer)
 
 
 def main() -> None:
     large = {"envelopes": 200_000}
-    chosen = arguments(__doc__, large=large, envelopes=60_000, customers=1_000_000, every_ms=200, rounds=3)
+    chosen = arguments(__doc__, large=large, envelopes=60_000, customers=1_000_000, rounds=3)
     with made(chosen.envelopes) as workload, directory() as place:
         releases, found = LookupsDirectory(place), looked_up(workload)
         pointers = [publish(releases, found, chosen.customers, text) for text in TEXTS]
@@ -168,7 +169,7 @@ def main() -> None:
         cases = [
             Case("settings file", partial(apart, worker, workload, None, {})),
             Case("lookups", partial(apart, worker, *given), "settings file", 0.9),
-            Case("switching", partial(switching, *given, pointers, chosen.every_ms), "lookups", "50 ms"),
+            Case("switching", partial(switching, *given, pointers), "lookups", "50 ms"),
         ]
         measure(chosen, cases)
 

@@ -45,6 +45,7 @@ Output = dict[str, list[dict[str, Any]]]
 Run = Callable[[int], int]
 """Reads on until so many envelopes were read in all, and returns how many they are."""
 
+_SLICE = 1_000
 _FEW, _MANY = 1_000, 5_000
 _VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
 _INSTRUCTIONS = re.compile(r"I +refs: +([0-9,]+)")
@@ -125,13 +126,13 @@ _here: dict[str, Any] = {}
 """What a process of its own runs, and how far it has come."""
 
 
-def _slice(name: str, workload: Workload, place: Path, size: int) -> Figures:
+def _slice(name: str, workload: Workload, place: Path) -> Figures:
     """Run on by a slice. The first one begins, and warms up."""
     if not _here:
         _here.update(run=MEASURED[name](workload, place), read=0)
         calm_collector()
     before, watch = _here["read"], Stopwatch()
-    _here["read"] = _here["run"](min(before + size, workload.lines))
+    _here["read"] = _here["run"](min(before + _SLICE, workload.lines))
     return watch.spent().of_each(max(1, _here["read"] - before))
 
 
@@ -141,10 +142,10 @@ def in_lockstep(chosen: Any, workload: Workload) -> None:
         for name in MEASURED:
             place = stack.enter_context(directory())
             process = stack.enter_context(get_context("spawn").Pool(1))
-            step = partial(process.apply, _slice, (name, workload, place, chosen.slice))
+            step = partial(process.apply, _slice, (name, workload, place))
             step()
             cases.append(Case(name, step, "bare loop", GOALS.get(name, "")))
-        chosen.rounds = workload.lines // chosen.slice - 1
+        chosen.rounds = workload.lines // _SLICE - 1
         measure(chosen, cases)
 
 
@@ -170,7 +171,7 @@ def run_only(name: str, file: str, envelopes: str) -> None:
 
 
 def main() -> None:
-    chosen = arguments(__doc__, large={"envelopes": 1_000_000}, envelopes=200_000, slice=1_000, instructions=False, run=[""])
+    chosen = arguments(__doc__, large={"envelopes": 1_000_000}, envelopes=200_000, instructions=False, run=[""])
     if chosen.run != [""]:
         run_only(*chosen.run)
     if chosen.instructions:
