@@ -45,7 +45,7 @@ def kafka_loop(
                 producer.begin_transaction()
                 for each in output(polled):
                     producer.send(*each)
-                offsets = {each: OffsetAndMetadata(those[-1].offset + 1, "", -1) for each, those in polled.items()}
+                offsets = {each: OffsetAndMetadata(found[-1].offset + 1, "", -1) for each, found in polled.items()}
                 producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
                 producer.flush()
                 producer.commit_transaction()

@@ -92,19 +92,19 @@ def runs(chosen: argparse.Namespace, cases: Sequence[Case]) -> dict[str, list[Fi
     """Run the cases in turns, and return the figures of each round. Finished runs are kept, and taken over with `--continue`."""
     settings = {name: str(value) for name, value in vars(chosen).items() if name not in ("continues", "only", "rounds")}
     commit = subprocess.run(("git", "-C", ROOT, "describe", "--always", "--dirty"), capture_output=True, text=True, check=False)
-    this, file = {"commit": commit.stdout.strip(), "settings": settings}, _KEPT / f"{chosen.benchmark}.jsonl"
+    begin, file = {"commit": commit.stdout.strip(), "settings": settings}, _KEPT / f"{chosen.benchmark}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     found: dict[str, list[Figures]] = {each.name: [] for each in cases}
     with file.open("a+b") as kept:
         kept.seek(0)
         lines = map(msgspec.json.decode, kept) if chosen.continues else ()
-        finished = {(each["case"], each["round"]): each["figures"] for each in lines if each | this == each}
+        finished = {(each["case"], each["round"]): each["figures"] for each in lines if each | begin == each}
         for number in range(chosen.rounds):
             for case in cases if number % 2 == 0 else cases[::-1]:
                 figures = finished.get((case.name, number))
                 if figures is None:
                     figures = case.measure()
-                    kept.write(msgspec.json.encode({**this, "case": case.name, "round": number, "figures": figures}) + b"\n")
+                    kept.write(msgspec.json.encode({**begin, "case": case.name, "round": number, "figures": figures}) + b"\n")
                     kept.flush()
                 found[case.name].append(figures)
     return found
