@@ -11,6 +11,7 @@ from uuid import UUID
 
 import msgspec
 
+from guardian.headers import TRACEPARENT
 from notification_service.connectors.line_format import Line, encode_line
 from notification_service.simulator.expectation import ExpectedEnvelope, ExpectedProcess, ExpectedUnit, record_digest
 from notification_service.simulator.generate.flows import Happening
@@ -118,7 +119,7 @@ def _binary(rng: Random, attributes: dict[str, str], data: object) -> tuple[byte
         (
             (),
             (),
-            (("traceparent", f"00-{rng.getrandbits(128):032x}-{rng.getrandbits(64):016x}-01".encode()),),
+            ((TRACEPARENT, f"00-{rng.getrandbits(128):032x}-{rng.getrandbits(64):016x}-01".encode()),),
             (("note", b"\xff\xfe"), ("note", b"twice")),
             (("resequencer-incomplete", b"sequence:1"), ("resequencer-source-position", b"upstream-0@17")),
         )
