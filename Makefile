@@ -32,7 +32,7 @@ setup: $(DEVELOPMENT) ## install what the other targets need into .venv (they do
 
 setup-jms: $(JMS) ## install the clients of JMS, XMS and MQTT brokers, which only a service with these needs; builds one with a C compiler
 
-demo: $(RUNTIME) ## run the main job on shuffled payments and show a table; PAIN001='a.xml b.xml' takes your own files
+demo: $(RUNTIME) ## run the main job on shuffled payments and show a table; PAIN001='a.xml b.xml': your own files; ARGS='--events shop': orders of a shop
 	@$(BIN)/resequencer demo $(if $(strip $(PAIN001)),--pain001 $(PAIN001)) $(ARGS)
 
 demo-delivery: $(RUNTIME) ## the demo, then its notifications are delivered to a receiver that sleeps, forgets and refuses

@@ -1,69 +1,65 @@
 """The smallest loop from Kafka to Kafka exactly once: poll, and one transaction per poll.
 
-Its clients have the options and limits of the service's. Each input record makes one output record of a notification's size, with
-the same headers and value except for the record's key and position. Nothing is decoded, ordered, remembered or checked. The
-ownership of partitions, and the outcome of a transaction, are the matter of the client.
+Its clients have the options and limits of the service's. Nothing is decoded, ordered, remembered or checked. The ownership of
+partitions, and the outcome of a transaction, are the matter of the client.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
+from benchmarks._runner import Spent, Stopwatch
 from guardian.headers import SOURCE_POSITION
 from notification_service.connectors.kafka.settings import KafkaSettings
 
-Headers = Sequence[tuple[str, bytes]]
+Polled = Mapping[TopicPartition, Sequence[Any]]
+Output = Callable[[Polled], Iterator[tuple[Any, ...]]]
+"""Yields what is sent for the records, as arguments of the producer."""
 
 
-class KafkaLoop:
-    """One member of a group of its own, with its producer."""
-
-    def __init__(self, settings: KafkaSettings, headers: Headers, value: bytes) -> None:
-        self._topic = settings.topics.notifications
-        self._headers = [each for each in headers if each[0] != SOURCE_POSITION]
-        self._value = value
-        self._consumer = KafkaConsumer(settings.topics.input, **settings.consumer | {"auto_offset_reset": "earliest"})
-        self._producer = KafkaProducer(**settings.producer)
-        self._producer.init_transactions()
-
-    def join(self, partitions: int) -> None:
-        """Poll until this member has so many partitions. Nothing is read before: a poll that has records ignores the group.
-
-        A join that is answered between two polls would begin again.
-        """
-        while len(self._consumer.assignment()) < partitions:
-            self._consumer.poll(timeout_ms=5_000, max_records=1)
-            self._consumer.pause(*self._consumer.assignment())
-        self._consumer.seek_to_beginning()
-        self._consumer.resume(*self._consumer.paused())
-
-    def run(self, records: int, batch_size: int) -> None:
-        """Pass on so many records, at most `batch_size` per transaction."""
+def kafka_loop(
+    settings: KafkaSettings, output: Output, records: int, batch_size: int, partitions: int, note_ready: Callable[[], None]
+) -> Spent:
+    """Pass on so many records, at most `batch_size` per transaction, from when the partitions are held."""
+    options = settings.consumer | {"auto_offset_reset": "earliest"}
+    with (
+        closing(KafkaProducer(**settings.producer)) as producer,
+        closing(KafkaConsumer(settings.topics.input, **options)) as consumer,
+    ):
+        producer.init_transactions()
+        # Nothing is read before all are held: a poll that has records ignores the group, and a join that is answered between two
+        # polls would begin again.
+        while len(consumer.assignment()) < partitions:
+            consumer.poll(timeout_ms=5_000, max_records=1)
+            consumer.pause(*consumer.assignment())
+        consumer.seek_to_beginning()
+        consumer.resume(*consumer.paused())
+        note_ready()
+        watch = Stopwatch()
         while records > 0:
-            polled = self._consumer.poll(timeout_ms=500, max_records=batch_size)
-            if polled:
-                self._pass_on(polled)
+            polled = consumer.poll(timeout_ms=500, max_records=batch_size)
             records -= sum(map(len, polled.values()))
+            if polled:
+                producer.begin_transaction()
+                for each in output(polled):
+                    producer.send(*each)
+                offsets = {each: OffsetAndMetadata(found[-1].offset + 1, "", -1) for each, found in polled.items()}
+                producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+                producer.flush()
+                producer.commit_transaction()
+        return watch.spent()
 
-    def close(self) -> None:
-        self._consumer.close(autocommit=False)
-        self._producer.close()
 
-    def _pass_on(self, polled: dict[TopicPartition, list[Any]]) -> None:
-        producer = self._producer
-        producer.begin_transaction()
-        for output in self._output(polled):
-            producer.send(*output)
-        offsets = {each: OffsetAndMetadata(records[-1].offset + 1, "", -1) for each, records in polled.items()}
-        producer.send_offsets_to_transaction(offsets, self._consumer.group_metadata())
-        producer.flush()
-        producer.commit_transaction()
+def one_for_each(topic: str, headers: Mapping[str, str], value: bytes) -> Output:
+    """For each record, send one with this value and these headers, except for the record's key and position."""
+    others = [(name, text.encode()) for name, text in headers.items() if name != SOURCE_POSITION]
 
-    def _output(self, polled: dict[TopicPartition, list[Any]]) -> Iterator[tuple[Any, ...]]:
-        """Yield what is sent for the records, as arguments of the producer."""
-        topic, headers, value = self._topic, self._headers, self._value
+    def output(polled: Polled) -> Iterator[tuple[Any, ...]]:
         for records in polled.values():
             for record in records:
                 position = f"{record.topic}-{record.partition}@{record.offset}".encode()
-                yield topic, value, record.key, [*headers, (SOURCE_POSITION, position)]
+                yield topic, value, record.key, [*others, (SOURCE_POSITION, position)]
+
+    return output

@@ -27,7 +27,7 @@ import msgspec
 ROOT = Path(__file__).parents[1]
 _KEPT = ROOT / "run" / "benchmarks"
 _PAUSE_SECONDS = 0.2
-_TICKS = os.sysconf("SC_CLK_TCK")
+WARM_UP_SECONDS = 5
 T = TypeVar("T")
 
 Figures = dict[str, float]
@@ -62,8 +62,7 @@ def arguments(description: str | None, large: Mapping[str, Any] | None = None, *
         elif isinstance(default, list):
             parser.add_argument(option, nargs="*", type=type(default[0]), default=default, help="default: %(default)s")
         else:
-            kind = Path if default is None else type(default)
-            parser.add_argument(option, type=kind, default=default, help="default: %(default)s")
+            parser.add_argument(option, type=type(default), default=default, help="default: %(default)s")
     parser.add_argument("--only", nargs="*", help="only the cases whose names have one of these parts")
     parser.add_argument("--continue", dest="continues", action="store_true", help="take over the runs that are finished")
     if large:
@@ -90,39 +89,25 @@ def measure(chosen: argparse.Namespace, cases: Sequence[Case], ratios: Ratios = 
 
 
 def runs(chosen: argparse.Namespace, cases: Sequence[Case]) -> dict[str, list[Figures]]:
-    """Run the cases in turns, and return the figures of each round."""
-    finished = _Finished(chosen)
+    """Run the cases in turns, and return the figures of each round. Finished runs are kept, and taken over with `--continue`."""
+    settings = {name: str(value) for name, value in vars(chosen).items() if name not in ("continues", "only", "rounds")}
+    commit = subprocess.run(("git", "-C", ROOT, "describe", "--always", "--dirty"), capture_output=True, text=True, check=False)
+    begin, file = {"commit": commit.stdout.strip(), "settings": settings}, _KEPT / f"{chosen.benchmark}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
     found: dict[str, list[Figures]] = {each.name: [] for each in cases}
-    for number in range(chosen.rounds):
-        for case in cases if number % 2 == 0 else cases[::-1]:
-            found[case.name].append(finished.find(case.name, number) or finished.keep(case.name, number, case.measure()))
+    with file.open("a+b") as kept:
+        kept.seek(0)
+        lines = map(msgspec.json.decode, kept) if chosen.continues else ()
+        finished = {(each["case"], each["round"]): each["figures"] for each in lines if each | begin == each}
+        for number in range(chosen.rounds):
+            for case in cases if number % 2 == 0 else cases[::-1]:
+                figures = finished.get((case.name, number))
+                if figures is None:
+                    figures = case.measure()
+                    kept.write(msgspec.json.encode({**begin, "case": case.name, "round": number, "figures": figures}) + b"\n")
+                    kept.flush()
+                found[case.name].append(figures)
     return found
-
-
-class _Finished:
-    """The runs of this benchmark that are finished."""
-
-    def __init__(self, chosen: argparse.Namespace) -> None:
-        settings = {name: str(value) for name, value in vars(chosen).items() if name not in ("continues", "only", "rounds")}
-        asked = subprocess.run(
-            ("git", "-C", ROOT, "describe", "--always", "--dirty"), capture_output=True, text=True, check=False
-        )
-        self._begin = {"commit": asked.stdout.strip(), "settings": settings}
-        self._file = _KEPT / f"{chosen.benchmark}.jsonl"
-        self._runs: dict[tuple[str, int], Figures] = {}
-        if chosen.continues and self._file.exists():
-            kept = map(msgspec.json.decode, self._file.read_bytes().splitlines())
-            same = (each for each in kept if {name: each[name] for name in self._begin} == self._begin)
-            self._runs = {(each["case"], each["round"]): each["figures"] for each in same}
-
-    def find(self, case: str, number: int) -> Figures | None:
-        return self._runs.get((case, number))
-
-    def keep(self, case: str, number: int, figures: Figures) -> Figures:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        with self._file.open("ab") as file:
-            file.write(msgspec.json.encode({**self._begin, "case": case, "round": number, "figures": figures}) + b"\n")
-        return figures
 
 
 def show(cases: Sequence[Case], found: Mapping[str, Sequence[Figures]], ratios: Ratios = COST) -> None:
@@ -164,6 +149,12 @@ def at_quantiles(values: Sequence[float]) -> Figures:
     ascending = sorted(values)
     shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "longest": 1.0}
     return {name: ascending[min(int(len(ascending) * share), len(ascending) - 1)] for name, share in shares.items()}
+
+
+def milliseconds(began: Mapping[str, float], ended: Mapping[str, float]) -> Figures:
+    """Return the quantiles of what began after the warm-up, unless it is only one, and has ended."""
+    counts_from = min(began.values()) + (WARM_UP_SECONDS if len(began) > 1 else 0)
+    return at_quantiles([(ended[each] - at) * 1_000 for each, at in began.items() if each in ended and at >= counts_from])
 
 
 def steadily(values: Sequence[T], rate: float) -> Iterator[T]:
@@ -212,21 +203,15 @@ class Stopwatch:
 
 
 class Watched:
-    """Samples this process and its descendants until the context ends; a process that ends counts up to its last sample.
-
-    `cpu` are CPU seconds since the context began. `peaks` are the highest sums in bytes, by program name; this process is `self`.
-    Memory excludes pages that a file backs.
-    """
+    """Samples the memory of this process and its descendants until the context ends, without pages that a file backs."""
 
     def __init__(self) -> None:
-        self._begun: dict[int, float] = {}
-        self._spent: dict[int, float] = {}
-        self.peaks: defaultdict[str, int] = defaultdict(int)
+        self._peaks: defaultdict[str, int] = defaultdict(int)
+        self._cpu = cpu_of_family(os.getpid())
         self._ending = Event()
         self._thread = Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> "Watched":
-        self._begun = {each: _cpu_of(each) for each in (os.getpid(), *_descendants(os.getpid()))}
         self._thread.start()
         return self
 
@@ -234,40 +219,44 @@ class Watched:
         self._ending.set()
         self._thread.join()
 
-    @property
-    def cpu(self) -> float:
-        self._look()
-        return sum(self._spent.values()) - sum(self._begun.values())
-
-    def figures(self) -> Figures:
-        """Return the memory in MB of a Spark job: of the JVM, of the driver's Python, and of all Python workers together."""
-        workers = sum(size for name, size in self.peaks.items() if name.startswith("python"))
-        return {"JVM MB": self.peaks["java"] / 1e6, "driver MB": self.peaks["self"] / 1e6, "workers MB": workers / 1e6}
+    def figures(self, seconds: float, count: int, each: str) -> Figures:
+        """Return the speed of a Spark job, the CPU since the begin, and the peaks in MB: JVM, driver's Python, Python workers."""
+        cpu = cpu_of_family(os.getpid()) - self._cpu
+        workers = sum(size for name, size in self._peaks.items() if name.startswith("python"))
+        sizes = {"JVM MB": self._peaks["java"], "driver MB": self._peaks["self"], "workers MB": workers}
+        speed = {"s": seconds, f"{each}s/s": count / seconds, f"CPU us per {each}": cpu / count * 1e6}
+        return speed | {name: size / 1e6 for name, size in sizes.items()}
 
     def _run(self) -> None:
         while not self._ending.wait(_PAUSE_SECONDS):
-            self._look()
+            sizes: defaultdict[str, int] = defaultdict(int)
+            for process in (os.getpid(), *_descendants(os.getpid())):
+                with suppress(FileNotFoundError, ProcessLookupError):
+                    status = Path(f"/proc/{process}/status").read_text()
+                    fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+                    name = "self" if process == os.getpid() else fields["Name"]
+                    sizes[name] += int(fields.get("RssAnon", "0 kB").split()[0]) * 1_024
+            for name, size in sizes.items():
+                self._peaks[name] = max(self._peaks[name], size)
 
-    def _look(self) -> None:
-        sizes: defaultdict[str, int] = defaultdict(int)
-        for process in (os.getpid(), *_descendants(os.getpid())):
-            with suppress(FileNotFoundError, ProcessLookupError):
-                status = Path(f"/proc/{process}/status").read_text()
-                self._spent[process] = _cpu_of(process)
-                fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-                name = "self" if process == os.getpid() else fields["Name"]
-                sizes[name] += int(fields.get("RssAnon", "0 kB").split()[0]) * 1_024
-        for name, size in sizes.items():
-            self.peaks[name] = max(self.peaks[name], size)
+
+def spark_options(place: Path) -> dict[str, str]:
+    """Return the options of a Spark session with the memory that conf/lookups.conf gives it, and its files in a directory."""
+    return {"spark.driver.memory": "2g", "spark.local.dir": str(place)}
+
+
+def resident(process: int) -> int:
+    """Return the bytes of a process in memory."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def cpu_of_family(process: int) -> float:
-    """Return the CPU seconds of a process, of its children that have ended, and of its descendants."""
-    spent = 0.0
+    """Return the CPU seconds of a process, of its children that have ended, and of its descendants, by proc(5)."""
+    spent = 0
     for each in (process, *_descendants(process)):
         with suppress(FileNotFoundError, ProcessLookupError):
-            spent += _cpu_of(each, fields=4)
-    return spent
+            spent += sum(map(int, Path(f"/proc/{each}/stat").read_bytes().rpartition(b")")[2].split()[11:15]))
+    return spent / os.sysconf("SC_CLK_TCK")
 
 
 def _descendants(process: int) -> Iterator[int]:
@@ -276,9 +265,3 @@ def _descendants(process: int) -> Iterator[int]:
         for child in [int(child) for task in tasks for child in (task / "children").read_text().split()]:
             yield child
             yield from _descendants(child)
-
-
-def _cpu_of(process: int, fields: int = 2) -> float:
-    """Return user and system time, fields 14 and 15 of proc(5); with 4 `fields` that of children that have ended, too."""
-    found = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
-    return sum(map(int, found[11 : 11 + fields])) / _TICKS

@@ -1,12 +1,23 @@
-"""Runs workers as the service composes them over a workload, until everything was read and published."""
+"""Makes the envelopes of the benchmarks, and workers as the service composes them, which run until everything is published.
 
-from collections.abc import Collection, Sequence
+The simulator makes the envelopes; the same seed gives the same bytes.
+"""
+
+import random
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
-from benchmarks._runner import Spent, Stopwatch
-from benchmarks._workload import CONFIGURATION, TOPIC, override
+from benchmarks._runner import ROOT, Spent, Stopwatch, directory
 from guardian.cycle import Cycle
 from guardian.ports import PartitionOutput, Polled, Position, TransportStatus
 from notification_service.configuration.configuration import load
@@ -17,8 +28,65 @@ from notification_service.supervision.suspects import Suspects
 from notification_service.wiring.composition import Parts, compose
 from notification_service.worker.worker import WorkerInFlight
 from resequencer.record import Origin, Partition, Record
+from resequencer.storage_port import Commit, PartitionStore, StashEntry, UnitChange, WaitKind, Waits
 
+CONFIGURATION = ROOT / "conf" / "application.conf"
+TOPIC = "IPF_PROCESSING_DATA"
+SEED = 7
+ENVELOPES_PER_UNIT = 7.9
+"""Lines per payment, with 2 % duplicates: 200 000 lines are 25 000 units."""
+
+_DISORDER = ("--window", 2_000, "--duplicates", "2%", "--losses", 0, "--late", 0, "--garbage", 0)
 PARTITION = Partition(TOPIC, 0)
+UNIT_STATE, _RECORD = random.randbytes(150), random.randbytes(1_000)
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """The lines of `file`, of about 1.1 KB each."""
+
+    file: Path
+    lines: int
+
+    def read(self) -> list[bytes]:
+        with self.file.open("rb") as file:
+            return list(islice(file, self.lines))
+
+
+@contextmanager
+def made(envelopes: int, *more: object) -> Iterator[Workload]:
+    """Yield about so many envelopes in a temporary directory, which is removed afterwards.
+
+    They are out of order within 2 000 places, and 2 % of them come twice, unless further arguments of the simulator change it.
+    """
+    units = max(1, round(envelopes / ENVELOPES_PER_UNIT))
+    with directory() as place:
+        program = (Path(sys.executable).with_name("resequencer"), "simulate", "--config", CONFIGURATION)
+        where = ("--set", override("run-directory", place), "--units", units, "--seed", SEED)
+        subprocess.run(list(map(str, (*program, *where, *_DISORDER, *more))), check=True, stdout=subprocess.DEVNULL)
+        file = place / "in" / "partition-0.jsonl"
+        yield Workload(file, file.read_bytes().count(b"\n"))
+
+
+def line_of(encoded: bytes) -> Line:
+    """Return the key, the headers and the value of a line of a file."""
+    read = decode_line(encoded)
+    assert isinstance(read, Line)
+    return read
+
+
+def override(key: str, value: object) -> str:
+    return f'payment-status-notification.{key}="{value}"'
+
+
+@contextmanager
+def serving(*overrides: str) -> Iterator[None]:
+    """Run the service with these keys, from its start to its stop."""
+    program = (sys.executable, "-m", "notification_service")
+    subprocess.run([*program, "start", "--set", *overrides], check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        subprocess.run([*program, "stop", "--set", *overrides], check=True, capture_output=True)
 
 
 class MemoryTransport:
@@ -84,15 +152,9 @@ def in_process(lines: Sequence[bytes], directory: Path, *chosen: str) -> tuple[C
 
 def on_files(lines: Sequence[bytes], directory: Path, *chosen: str) -> Parts:
     """Return the whole worker: file transport and embedded storage, with every commit and publication synced."""
-    append(lines, directory)
+    (directory / "in").mkdir()
+    (directory / "in" / "partition-0.jsonl").write_bytes(b"".join(lines))
     return composed(directory, "embedded", *chosen)
-
-
-def append(lines: Sequence[bytes], directory: Path) -> None:
-    """Append the lines to the partition's file."""
-    (directory / "in").mkdir(exist_ok=True)
-    with (directory / "in" / "partition-0.jsonl").open("ab") as file:
-        file.writelines(lines)
 
 
 def composed(directory: Path, storage: str, *chosen: str) -> Parts:
@@ -104,6 +166,18 @@ def composed(directory: Path, storage: str, *chosen: str) -> Parts:
     long_deadline = override("resequencer.stash-timeout", "1h")
     in_flight = WorkerInFlight(InFlightMemory(), Suspects(directory))
     return compose(load(CONFIGURATION, [*where, long_deadline, *chosen]), _must_not_wait, lambda: False, in_flight=in_flight)
+
+
+def waiting(unit: str, size: int, number: int = 0) -> UnitChange:
+    """Return a unit that waits with an envelope of that size, until a deadline within the configured hour."""
+    since = time.time_ns() // 1_000_000 - random.randrange(600_000)
+    waits = Waits(since + 3_600_000, WaitKind.DEADLINE, since, f"sequence:{since % 20}", "SEQUENCE", 1, size)
+    return UnitChange(unit, UNIT_STATE, waits, (StashEntry(number, _RECORD[:size]),))
+
+
+def commit(parts: Parts, store: PartitionStore, changes: Iterable[UnitChange]) -> None:
+    each = Commit(store.header.commit + 1, secrets.token_hex(8), 0, 0, changes=tuple(changes))
+    parts.retry.until_answered("storage", partial(store.commit, each))
 
 
 def run_through(cycle: Cycle, records: int) -> Spent:

@@ -12,12 +12,11 @@ redis ...    With each storage, a process owns four partitions in which many uni
 
 import json
 import logging
-import multiprocessing
 import random
 import time
-from contextlib import ExitStack
+from contextlib import closing
 from functools import partial
-from multiprocessing.synchronize import Event
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
@@ -25,144 +24,116 @@ from typing import Any, cast
 
 import httpx
 
-from benchmarks._runner import Case, Figures, WrongResult, arguments, cpu_of_family, directory, measure, wanted
-from benchmarks._servers import PARTITIONS, Run, running
-from benchmarks._worker import composed
-from benchmarks._workload import CONFIGURATION, override, serving
-from notification_service.configuration.configuration import Configuration, load
+from benchmarks._runner import Case, Figures, WrongResult, arguments, cpu_of_family, directory, measure, steadily, wanted
+from benchmarks._servers import PARTITIONS, Run, Servers, new_run, running
+from benchmarks._worker import UNIT_STATE, commit, override, serving, waiting
+from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.storages import storage_kind
 from notification_service.console.sources import Sources
 from notification_service.console.waiting import WaitingFilter, WaitingUnits
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.record import Partition
-from resequencer.storage_port import Commit, PartitionStore, StashEntry, UnitChange, WaitKind, Waits
+from resequencer.storage_port import UnitChange
 
 GOAL_PERCENT = 2
 """Of one core, over ten minutes."""
 
 OWNED = [Partition("IPF_PROCESSING_DATA", number) for number in range(PARTITIONS)]
-STATE, RECORD = random.randbytes(150), random.randbytes(300)
 AT_ONCE, FILLED_AT_ONCE = 500, 2_000
 _FIRST_SECONDS = 600.0
 
 
 def idle(seconds: float, *, is_enabled: bool) -> Figures:
-    with directory() as place:
-        enabled = override("http.enabled", str(is_enabled).lower())
-        ports = (override("http.port", 0), override("http.metrics.port", 0))
-        with serving(enabled, *ports, override("run-directory", place)):
-            return _shares(place, round(seconds), is_enabled=is_enabled)
-
-
-def _shares(place: Path, seconds: int, *, is_enabled: bool) -> Figures:
-    watched = {"worker %": json.loads((place / "status.json").read_text())["worker_process_id"]}
-    if is_enabled:
-        served = json.loads((place / "console.json").read_text())
-        watched["console %"] = served["process_id"]
-    time.sleep(5)  # What a start costs is not asked.
-    begun, before = time.monotonic(), {name: cpu_of_family(process) for name, process in watched.items()}
-    with httpx.Client() as client:
-        for second in range(seconds):
+    keys = {"http.enabled": str(is_enabled).lower(), "http.port": 0, "http.metrics.port": 0}
+    with directory() as place, serving(override("run-directory", place), *(override(*each) for each in keys.items())):
+        watched = {"worker %": json.loads((place / "status.json").read_text())["worker_process_id"]}
+        if is_enabled:
+            served = json.loads((place / "console.json").read_text())
+            watched["console %"] = served["process_id"]
+        time.sleep(5)  # What a start costs is not asked.
+        began, before = time.monotonic(), {name: cpu_of_family(process) for name, process in watched.items()}
+        for second in steadily(range(1, round(seconds) + 1), 1):
             if is_enabled:
-                client.get(served["urls"]["metrics"]).raise_for_status()
+                httpx.get(served["urls"]["metrics"]).raise_for_status()
                 if second % 10 == 0:
-                    client.get(served["urls"]["console"]).raise_for_status()
-            time.sleep(max(0.0, begun + second + 1 - time.monotonic()))
-    elapsed = time.monotonic() - begun
-    return {name: 100 * (cpu_of_family(process) - before[name]) / elapsed for name, process in watched.items()}
+                    httpx.get(served["urls"]["console"]).raise_for_status()
+        elapsed = time.monotonic() - began
+        return {name: 100 * (cpu_of_family(process) - before[name]) / elapsed for name, process in watched.items()}
 
 
-def own(run: Run | Path, storage: str, units: int, rate: int, ready: Event, ending: Event, changes: Any) -> None:
-    """Fill the partitions, then change units until the end; put how many a second these were."""
-    with ExitStack() as stack:
-        parts = composed(run, storage) if isinstance(run, Path) else stack.enter_context(run.composed(storage))
+def own(run: Run, storage: str, units: int, rate: int) -> float:
+    """Fill the partitions, then change units until the end; return how many a second these were."""
+    with run.composed(storage) as parts:
         stores = [parts.servers.storage.open(each) for each in OWNED]
         each_has = units // len(stores)
         for store in stores:
             for first in range(0, each_has, FILLED_AT_ONCE):
-                _commit(store, [_waiting(number) for number in range(first, min(first + FILLED_AT_ONCE, each_has))])
-        ready.set()
+                commit(parts, store, map(_waiting, range(first, min(first + FILLED_AT_ONCE, each_has))))
+        run.note_ready()
         began, changed = time.monotonic(), 0
-        while not ending.is_set():
+        while not _end(run).exists():
             for store in stores:
                 numbers = random.sample(range(each_has), min(AT_ONCE, max(1, rate // 8), each_has))
-                _commit(store, [_idle(number) if random.random() < 0.1 else _waiting(number) for number in numbers])
+                commit(parts, store, [(_idle if random.random() < 0.1 else _waiting)(number) for number in numbers])
                 changed += len(numbers)
                 time.sleep(max(0.0, changed / rate - (time.monotonic() - began)))
-        changes.value = changed / (time.monotonic() - began)
+        return changed / (time.monotonic() - began)
+
+
+def _end(run: Run) -> Path:
+    return run.directory / "end"
 
 
 def _waiting(number: int) -> UnitChange:
-    at = random.randrange(10**9)
-    waits = Waits(4_000_000_000_000 + at, WaitKind.DEADLINE, 1_700_000_000_000 + at, f"sequence:{at % 20}", "SEQUENCE", 1, 300)
-    return UnitChange(_name(number), STATE, waits, (StashEntry(number, RECORD),))
+    return waiting(_name(number), 300, number)
 
 
 def _idle(number: int) -> UnitChange:
-    return UnitChange(_name(number), STATE, None, (), (number,))
+    return UnitChange(_name(number), UNIT_STATE, None, (), (number,))
 
 
 def _name(number: int) -> str:
     return f"{random.Random(number).getrandbits(64):016x}-0a4b-4f2c-9d7e-{number:012}"
 
 
-def _commit(store: PartitionStore, changes: list[UnitChange]) -> None:
-    number = store.header.commit + 1
-    store.commit(Commit(number, f"{number}", 0, 0, changes=tuple(changes)))
+def staleness(servers: Servers, storage: str, units: int, rate: int, seconds: float) -> Figures:
+    run = new_run(servers, storage, OWNED[0].topic)
+    with get_context("spawn").Pool(1) as processes:
+        owner = processes.apply_async(own, (run, storage, units, rate))
+        run.wait_until_ready(owner)
+        figures = _look(run.configuration(storage), run.directory, seconds)
+        _end(run).touch()
+        return {"changes/s": owner.get(), **figures}
 
 
-def staleness(run: Run | Path, storage: str, units: int, rate: int, seconds: float) -> Figures:
-    configuration = load(CONFIGURATION, [override("run-directory", run)]) if isinstance(run, Path) else run.configuration(storage)
-    spawn = multiprocessing.get_context("spawn")
-    ready, ending, changes = spawn.Event(), spawn.Event(), spawn.Value("d", 0)
-    owner = spawn.Process(target=own, args=(run, storage, units, rate, ready, ending, changes))
-    owner.start()
-    try:
-        while not ready.wait(1):
-            if not owner.is_alive():
-                raise WrongResult("the owner ended")
-        figures = _look(configuration, seconds)
-    finally:
-        ending.set()
-        owner.join()
-    return {"changes/s": changes.value, **figures}
-
-
-def _look(configuration: Configuration, seconds: float) -> Figures:
+def _look(configuration: Configuration, place: Path, seconds: float) -> Figures:
     """Ask for a page each second."""
-    clock, open_view = SystemClock(), storage_kind(configuration).open_view
-    assert open_view is not None
-    with directory() as place:
-        sources = SimpleNamespace(
-            open_view=partial(open_view, configuration),
-            run_directory=place,
-            clock=clock,
-            storage="benchmark",
-            find_partitions=lambda: OWNED,
-            find_report=lambda: None,
-        )
-        copy = WaitingUnits(cast(Sources, cast(Any, sources)))
+    clock, began = SystemClock(), time.monotonic()
+    sources = SimpleNamespace(
+        open_view=partial(storage_kind(configuration).open_view, configuration),
+        run_directory=place,
+        clock=clock,
+        storage="benchmark",
+        find_partitions=lambda: OWNED,
+        find_report=lambda: None,
+    )
+    with closing(WaitingUnits(cast(Sources, cast(Any, sources)))) as copy:
         copy.start()
-        try:
-            began = time.monotonic()
-            while copy.ask(WaitingFilter()).as_of is None:
-                if time.monotonic() - began > _FIRST_SECONDS:
-                    raise WrongResult("the copy was never whole")
-                time.sleep(0.2)
-            first = time.monotonic() - began
-            time.sleep(10)
-            ages, pages = list[float](), list[float]()
-            began, cpu = time.monotonic(), time.process_time()
-            while time.monotonic() - began < seconds:
-                asked = time.perf_counter()
-                answer = copy.ask(WaitingFilter())
-                pages.append((time.perf_counter() - asked) * 1_000)
-                assert answer.as_of is not None
-                ages.append((clock.now() - answer.as_of) / 1_000)
-                time.sleep(1)
-            used = 100 * (time.process_time() - cpu) / (time.monotonic() - began)
-        finally:
-            copy.close()
+        while copy.ask(WaitingFilter()).as_of is None:
+            if time.monotonic() - began > _FIRST_SECONDS:
+                raise WrongResult("the copy was never whole")
+            time.sleep(0.2)
+        first = time.monotonic() - began
+        time.sleep(10)
+        ages, pages = list[float](), list[float]()
+        began, cpu = time.monotonic(), time.process_time()
+        while time.monotonic() - began < seconds:
+            asked = time.perf_counter()
+            answer = copy.ask(WaitingFilter())
+            pages.append((time.perf_counter() - asked) * 1_000)
+            ages.append((clock.now() - answer.as_of) / 1_000)
+            time.sleep(1)
+        used = 100 * (time.process_time() - cpu) / (time.monotonic() - began)
     ages_of = {"age p50": median(ages), "age longest": max(ages), "console %": used}
     return {"first s": first, **ages_of, "page ms p50": median(pages), "page ms longest": max(pages)}
 
@@ -174,17 +145,12 @@ def main() -> None:
         alone = Case("idle, without it", partial(idle, chosen.seconds, is_enabled=False))
         beside = Case("idle, with it", partial(idle, chosen.seconds, is_enabled=True), alone.name, GOAL_PERCENT)
         measure(chosen, [alone, beside], {"worker %": 1})
-    servers = [name for name in ("redis", "infinispan") if wanted(chosen, name)]
-    given = (chosen.units, chosen.rate, chosen.seconds)
-    with ExitStack() as stack:
-        cases = []
-        if wanted(chosen, "embedded"):
-            cases.append(Case("embedded", partial(staleness, stack.enter_context(directory()), "embedded", *given)))
-        if servers:
-            there = stack.enter_context(running("kafka", *servers))
-            there.make_topics(OWNED[0].topic)
-            cases += [Case(n, partial(staleness, there.new_run(n, OWNED[0].topic), n, *given)) for n in servers]
-        measure(chosen, cases, {})
+    storages = [name for name in ("embedded", "redis", "infinispan") if wanted(chosen, name)]
+    if storages:
+        with running("kafka", *(name for name in storages if name != "embedded")) as servers:
+            servers.make_topics(OWNED[0].topic)
+            given = (chosen.units, chosen.rate, chosen.seconds)
+            measure(chosen, [Case(name, partial(staleness, servers, name, *given)) for name in storages], {})
 
 
 if __name__ == "__main__":

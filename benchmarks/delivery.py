@@ -16,7 +16,7 @@ import asyncio
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -35,15 +35,15 @@ from benchmarks._runner import (
     apart,
     arguments,
     cpu_of_family,
-    directory,
     runs,
     show,
     wanted,
 )
-from benchmarks._workload import override
+from benchmarks._servers import running
+from benchmarks._worker import line_of, override
 from guardian.headers import NOTIFICATION_ID, TRANSACTION_STATUS
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.connectors.line_format import Line, decode_line, encode_line
+from notification_service.connectors.line_format import Line, encode_line
 from notification_service.delivery.core.answers import Done
 from notification_service.delivery.core.jobs import Claim, Item
 from notification_service.delivery.ledger.finishing import ClaimResult
@@ -52,11 +52,9 @@ from notification_service.delivery.ledger.ledger import Ledger
 from notification_service.delivery.settings import Step
 from notification_service.delivery.source_reader import SourceReader, Sources
 from notification_service.delivery.worker import DeliveryWorker
-from notification_service.simulator.receiver.check import Comparison, compare
+from notification_service.simulator.receiver.check import compare
 from notification_service.wiring.delivery import make_ledger
 from notification_service.wiring.delivery_sources import open_feed, source_of_files
-from servers.lease import leased
-from servers.postgresql import PostgresqlServer
 from servers.receiver import ReceiverServer
 
 RECEIVER, JOB = "r", "j"
@@ -71,8 +69,11 @@ INTAKE_GOAL = "5 000 per s"
 CLAIM_GOAL = "at most 1.5"
 _DELIVERY = "payment-status-notification.delivery"
 _AT_ONCE = 20
+"""Calls at the same time, and rows of a claim."""
+
 _FILLED = 100_000
 _OWNER = "benchmark"
+_PORTION = 2_000
 _SMALL = b"x" * 100
 """The value of the rows that are only there: ten million of them fit on a disk."""
 
@@ -80,13 +81,14 @@ _NUMBERS = {
     "sqlite": "with recursive n(i) as (select :first union all select i + 1 from n where i < :last)",
     "postgresql": "with n(i) as (select generate_series(cast(:first as bigint), cast(:last as bigint)))",
 }
+_KEYS = f"insert into delivery_key (receiver, key) {{}} select '{RECEIVER}', 'filler-' || i from n"
 _ROWS = (
     "insert into delivery_row (receiver, job, key, dedup, notification_id, position, headers, value, status, step, is_head,"
     " due_at, epoch, attempts, questions, is_late, taken_at, ended_at)"
-    " {numbers} select :receiver, :job, 'filler-' || i, 'filler-' || i, 'filler-' || i, 'p@' || i, :headers, :value, :status,"
-    " 'deliver', :is_head, :now, 1, 0, 0, false, :now, cast(:ended_at as bigint) from n"
+    f" {{}} select '{RECEIVER}', :job, 'filler-' || i, 'filler-' || i, 'filler-' || i, 'p@' || i, :headers, :value, 'processed',"
+    " 'deliver', false, :now, 1, 0, 0, false, :now, cast(:now as bigint) from n"
 )
-_KEYS = "insert into delivery_key (receiver, key) {numbers} select :receiver, 'filler-' || i from n"
+_JOB = "update delivery_job set ingested = ingested + :new, processed = processed + :new where id = :job"
 
 
 class Database(msgspec.Struct, frozen=True):
@@ -99,10 +101,11 @@ class Database(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A directory and an empty ledger that nothing else uses. `overrides` are the configuration's keys."""
+    """A directory and an empty ledger that nothing else uses, and a receiver. `overrides` are the configuration's keys."""
 
     directory: Path
     overrides: Sequence[str]
+    url: str
 
     def configuration(self) -> Configuration:
         return load(overrides=self.overrides)
@@ -113,26 +116,21 @@ class Run(msgspec.Struct, frozen=True):
             yield ledger
 
 
-def new_run(database: Database, receiver_url: str = "http://127.0.0.1:1", concurrency: int = 20) -> Run:
+def new_run(database: Database, url: str = "http://127.0.0.1:1") -> Run:
     """Return a run with the receiver `r`, whose only step is to deliver."""
     name = uuid4().hex
     place = database.directory / name
     (place / "out").mkdir(parents=True)
-    receiver = f"{_DELIVERY}.receivers.{RECEIVER}"
-    overrides = [
-        override("run-directory", place),
-        f'{receiver}.url="{receiver_url}"',
-        f"{receiver}.live=false",
-        f"{receiver}.steps=deliver",
-        f"{receiver}.concurrency={concurrency}",
-    ]
+    receiver = {"url": f'"{url}"', "live": "false", "steps": "deliver", "concurrency": _AT_ONCE}
+    overrides = [override("run-directory", place)]
+    overrides += [f"{_DELIVERY}.receivers.{RECEIVER}.{key}={value}" for key, value in receiver.items()]
     if database.url is not None:
         server = create_engine(database.url.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
         with server.connect() as connection:
             connection.execute(text(f'create database "{name}"'))
         server.dispose()
         overrides.append(f'{_DELIVERY}.ledger.url="{database.url.rpartition("/")[0]}/{name}"')
-    return Run(place, overrides)
+    return Run(place, overrides, url)
 
 
 def write_notifications(file: Path, count: int) -> list[tuple[str, str]]:
@@ -148,68 +146,68 @@ def write_notifications(file: Path, count: int) -> list[tuple[str, str]]:
     return pairs
 
 
+def lines_of(file: Path) -> list[Line]:
+    with file.open("rb") as lines:
+        return [*map(line_of, lines)]
+
+
 def take_in(run: Run, ledger: Ledger, file: Path) -> None:
     """Start the job, and read its file to the end into the ledger."""
-    ledger.start_job(JOB, RECEIVER, source_of_files(run.configuration(), [file]), "benchmark")
+    ledger.start_job(JOB, RECEIVER, source_of_files(run.configuration(), [file]), _OWNER)
     sources = Sources("live", partial(open_feed, run.configuration()))
-    with closing(SourceReader(ledger, RECEIVER, "benchmark", sources, lambda: None)) as reader:
+    with closing(SourceReader(ledger, RECEIVER, _OWNER, sources, lambda: None)) as reader:
         while reader.read():
             pass
 
 
-Client = Callable[[Run, Path, str, int], Spent]
-"""Delivers what a file holds to the receiver at a URL, with so many calls at once."""
+Client = Callable[[Run, Path], Spent]
+"""Delivers what a file holds to the receiver of the run."""
 
 
-def loop(_: Run, file: Path, url: str, concurrency: int) -> Spent:
+def loop(run: Run, file: Path) -> Spent:
     """A bare loop: neither a ledger nor an order, and nothing is done after an error."""
-    with file.open("rb") as lines:
-        calls = [each for line in lines if isinstance(each := decode_line(line.rstrip(b"\n")), Line)]
+    calls = lines_of(file)
     watch = Stopwatch()
-    asyncio.run(_call_all(iter(calls), url, concurrency))
+    asyncio.run(_call_all(iter(calls), run.url))
     return watch.spent()
 
 
-def worker(run: Run, file: Path, _: str, concurrency: int) -> Spent:
+def worker(run: Run, file: Path) -> Spent:
     """A delivery worker. The rows are in the ledger when the clock starts; it stops with the job's completion."""
     with run.ledger() as ledger:
         take_in(run, ledger, file)
-        configuration, events = run.configuration(), list[object]()
-        assert configuration.delivery.receivers[0][1].concurrency == concurrency
-        deliverer = DeliveryWorker(
-            ledger,
-            configuration.delivery.worker,
-            "benchmark",
-            Sources("live", partial(open_feed, configuration)),
-            lambda: events.extend(ledger.events.after(0, 1)),
-        )
+        settings, events = run.configuration().delivery.worker, list[object]()
+        sources = Sources("live", partial(open_feed, run.configuration()))
+        deliverer = DeliveryWorker(ledger, settings, _OWNER, sources, lambda: events.extend(ledger.events.after(0, 1)))
         began, watch = time.time(), Stopwatch()
         deliverer.run(lambda: bool(events))
-        job = ledger.find_job(JOB)
-        assert job is not None
-        assert job.completed_at is not None
-        return watch.spent()._replace(wall=job.completed_at / 1_000 - began)
+        return watch.spent()._replace(wall=ledger.find_job(JOB).completed_at / 1_000 - began)
 
 
-def measure(client: Client, database: Database, file: Path, pairs: Sequence[tuple[str, str]], concurrency: int) -> Figures:
+def measure(client: Client, database: Database, file: Path, pairs: Sequence[tuple[str, str]]) -> Figures:
     """Let the client run in a process of its own, with a receiver of its own.
 
     Raises:
         WrongResult: The receiver did not take each of `pairs` exactly once, or from the worker not in the order of a unit.
     """
-    with _receiver(database) as receiver:
-        run = new_run(database, receiver.url, concurrency)
-        processes = {"receiver us": receiver.process.pid if receiver.process else None, "PostgreSQL us": database.process}
-        there = {name: process for name, process in processes.items() if process is not None}
-        before = {name: cpu_of_family(process) for name, process in there.items()}
-        spent = apart(client, run, file, receiver.url, concurrency)
-        used = {name: (cpu_of_family(process) - before[name]) / len(pairs) * 1e6 for name, process in there.items()}
-        _check(compare(receiver.data, pairs), in_order=client is not loop)
+    receiver = ReceiverServer(database.directory / f"receiver-{time.monotonic_ns()}").start()
+    try:
+        processes = {"receiver us": receiver.process.pid}
+        if database.process is not None:
+            processes["PostgreSQL us"] = database.process
+        before = {name: cpu_of_family(process) for name, process in processes.items()}
+        spent = apart(client, new_run(database, receiver.url), file)
+        used = {name: (cpu_of_family(process) - before[name]) / len(pairs) * 1e6 for name, process in processes.items()}
+        found = compare(receiver.data, pairs)
+    finally:
+        receiver.kill()
+    if found.lost or found.doubled or found.unexpected or (client is not loop and found.misplaced):
+        raise WrongResult(found.table())
     return {**spent.of_each(len(pairs)), **used}
 
 
-async def _call_all(calls: Iterator[Line], url: str, concurrency: int) -> None:
-    limits = httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency)
+async def _call_all(calls: Iterator[Line], url: str) -> None:
+    limits = httpx.Limits(max_connections=_AT_ONCE, max_keepalive_connections=_AT_ONCE)
     async with httpx.AsyncClient(base_url=url, limits=limits, timeout=10, trust_env=False) as client:
 
         async def call_some() -> None:
@@ -223,22 +221,8 @@ async def _call_all(calls: Iterator[Line], url: str, concurrency: int) -> None:
                 answer.raise_for_status()
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
+            for _ in range(_AT_ONCE):
                 group.create_task(call_some())
-
-
-def _check(found: Comparison, *, in_order: bool) -> None:
-    if found.lost or found.doubled or found.unexpected or (in_order and found.misplaced):
-        raise WrongResult(found.table())
-
-
-@contextmanager
-def _receiver(database: Database) -> Iterator[ReceiverServer]:
-    receiver = ReceiverServer(database.directory / f"receiver-{time.monotonic_ns()}").start()
-    try:
-        yield receiver
-    finally:
-        receiver.kill()
 
 
 def claims(run: Run, size: int, filled: int, rounds: int) -> Figures:
@@ -247,26 +231,25 @@ def claims(run: Run, size: int, filled: int, rounds: int) -> Figures:
     Raises:
         WrongResult: A claim did not find its rows.
     """
+    job, wanted = f"{JOB}-{size}-{uuid4().hex}", rounds * _AT_ONCE
+    claiming, finishing = list[float](), list[float]()
     with run.ledger() as ledger:
         _fill(ledger, range(filled, size))
-        return _claims(ledger, size, rounds)
-
-
-def _claims(ledger: Ledger, size: int, rounds: int) -> Figures:
-    job = f"{JOB}-{size}-{uuid4().hex}"
-    ledger.start_job(job, RECEIVER, "none", "benchmark")
-    opened = ledger.open_intake(job, _OWNER)
-    assert opened is not None
-    for first in range(0, rounds * _AT_ONCE, 2_000):
-        numbers = range(first, min(first + 2_000, rounds * _AT_ONCE))
-        items = [Item(f"{job}-{each}", f"{job}-{each}", b"{}", (), f"p@{each}", f"{job}-{each}") for each in numbers]
-        ledger.take_in(opened, RECEIVER, Portion(items, {"p": numbers.stop}, seals=numbers.stop == rounds * _AT_ONCE))
-    claiming, finishing = list[float](), list[float]()
-    for _ in range(rounds):
-        claimed = _timed(claiming, lambda: _claim(ledger, _AT_ONCE))
-        _timed(finishing, lambda claimed=claimed: ledger.finish(RECEIVER, [ClaimResult(each, Done()) for each in claimed]))
-    found = ledger.find_job(job)
-    if found is None or found.processed != rounds * _AT_ONCE:
+        ledger.start_job(job, RECEIVER, "none", _OWNER)
+        opened = ledger.open_intake(job, _OWNER)
+        names = [f"{job}-{each}" for each in range(wanted)]
+        items = [Item(name, name, b"{}", (), f"p@{at}", name) for at, name in enumerate(names)]
+        for end in range(_PORTION, wanted + _PORTION, _PORTION):
+            ledger.take_in(opened, RECEIVER, Portion(items[end - _PORTION : end], {"p": end}, seals=end >= wanted))
+        for _ in range(rounds):
+            began = time.perf_counter()
+            claimed = _claim(ledger, _AT_ONCE)
+            found_at = time.perf_counter()
+            ledger.finish(RECEIVER, [ClaimResult(each, Done()) for each in claimed])
+            claiming.append((found_at - began) * 1_000)
+            finishing.append((time.perf_counter() - found_at) * 1_000)
+        found = ledger.find_job(job)
+    if found is None or found.processed != wanted:
         raise WrongResult(f"claims beside {size} rows: {found}")
     return {"claim ms": median(claiming), "outcomes ms": median(finishing)}
 
@@ -275,32 +258,21 @@ def _claim(ledger: Ledger, wanted: int) -> list[Claim]:
     return ledger.claim(RECEIVER, Step.DELIVER, _OWNER, wanted).claims
 
 
-def _timed(into: list[float], act: Callable[[], list[Claim]]) -> list[Claim]:
-    began = time.perf_counter()
-    found = act()
-    into.append((time.perf_counter() - began) * 1_000)
-    return found
-
-
 def _fill(ledger: Ledger, numbers: range) -> None:
     """Add ended rows of other units. PostgreSQL has then done what follows by itself after so many new rows."""
     job = f"filler-{numbers.start}"
-    ledger.start_job(job, RECEIVER, "none", "benchmark")
+    ledger.start_job(job, RECEIVER, "none", _OWNER)
     for first in range(numbers.start, numbers.stop, _FILLED):
         last = min(first + _FILLED, numbers.stop) - 1
         with ledger.database.write() as connection:
-            now, numbers_of = ledger.database.now(connection), _NUMBERS[connection.dialect.name]
-            row = {"first": first, "last": last, "receiver": RECEIVER, "job": job, "headers": b"[]", "value": _SMALL}
-            row |= {"status": "processed", "is_head": False, "now": now, "ended_at": now}
-            connection.execute(text(_KEYS.format(numbers=numbers_of)), row)
-            connection.execute(text(_ROWS.format(numbers=numbers_of)), row)
-            count = text("update delivery_job set ingested = ingested + :new, processed = processed + :ended where id = :job")
-            connection.execute(count, {"new": last - first + 1, "ended": last - first + 1, "job": job})
+            row = {"first": first, "last": last, "job": job, "headers": b"[]", "value": _SMALL, "new": last - first + 1}
+            row["now"] = ledger.database.now(connection)
+            for statement in (_KEYS, _ROWS, _JOB):
+                connection.execute(text(statement.format(_NUMBERS[connection.dialect.name])), row)
     if not ledger.database.is_sqlite:
         with ledger.database._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.execute(text("set statement_timeout = 0"))
-            connection.execute(text("vacuum (analyze) delivery_row"))
-            connection.execute(text("checkpoint"))
+            for statement in ("set statement_timeout = 0", "vacuum (analyze) delivery_row", "checkpoint"):
+                connection.execute(text(statement))
 
 
 def intake(database: Database, file: Path, count: int) -> Figures:
@@ -309,56 +281,26 @@ def intake(database: Database, file: Path, count: int) -> Figures:
     Raises:
         WrongResult: A row is missing.
     """
-    whole, reading = _take_in(new_run(database), file, count), _read(new_run(database), file, count)
-    return {"rows/s": count / whole, "read alone/s": count / reading, "ratio": reading / whole}
-
-
-def _take_in(run: Run, file: Path, count: int) -> float:
+    run = new_run(database)
     with run.ledger() as ledger:
         ledger.jobs()  # The tables are made.
-        began = time.perf_counter()
+        watch = Stopwatch()
         take_in(run, ledger, file)
-        spent = time.perf_counter() - began
-        job = ledger.find_job(JOB)
+        whole, job = watch.spent().wall, ledger.find_job(JOB)
     if job is None or job.expected != count:
         raise WrongResult(f"{count} notifications were to be taken in: {job}")
-    return spent
-
-
-def _read(run: Run, file: Path, count: int) -> float:
-    configuration = run.configuration()
-    feed = open_feed(configuration, source_of_files(configuration, [file]), dict(configuration.delivery.receivers)[RECEIVER])
-    began, found, positions = time.perf_counter(), 0, dict[str, int]()
-    while True:
-        portion = feed.read(positions, 2_000)
-        found += len(portion.items)
-        positions |= portion.positions
-        if portion.is_end:
-            assert found == count
-            return time.perf_counter() - began
-
-
-@contextmanager
-def databases(*, postgresql: bool) -> Iterator[list[Database]]:
-    """Yield SQLite, and with `postgresql` a server that ends with this process, even if it is killed."""
-    with ExitStack() as stack:
-        place = stack.enter_context(leased(stack.enter_context(directory()) / "delivery"))
-        found = [Database("SQLite", place)]
-        if postgresql:
-            server = PostgresqlServer(place / "postgresql")
-            stack.callback(server.kill)
-            server.start()
-            found.append(Database("PostgreSQL", place, server.url, server.process and server.process.pid))
-        yield found
+    watch = Stopwatch()
+    lines_of(file)
+    reading = watch.spent().wall
+    return {"rows/s": count / whole, "read alone/s": count / reading, "ratio": reading / whole}
 
 
 def _deliveries(chosen: Namespace, found: Sequence[Database]) -> None:
     file = found[0].directory / "notifications.jsonl"
     pairs = write_notifications(file, chosen.deliveries)
-    given = (file, pairs, chosen.concurrency)
-    cases = [Case("bare loop", partial(measure, loop, found[0], *given), "bare loop")]
-    cases += [Case(each.name, partial(measure, worker, each, *given), "bare loop", GOAL) for each in found]
-    print(f"{chosen.deliveries:,} deliveries, {chosen.concurrency} at once", flush=True)
+    cases = [Case("bare loop", partial(measure, loop, found[0], file, pairs), "bare loop")]
+    cases += [Case(each.name, partial(measure, worker, each, file, pairs), "bare loop", GOAL) for each in found]
+    print(f"{chosen.deliveries:,} deliveries, {_AT_ONCE} at once", flush=True)
     show(cases, runs(chosen, cases))
 
 
@@ -389,9 +331,12 @@ PARTS: dict[str, Callable[[Namespace, Sequence[Database]], None]] = {
 
 def main() -> None:
     large = {"beside": [1_000, 100_000, 1_000_000, 10_000_000]}
-    given = {"deliveries": 4_000, "concurrency": 20, "intake": 20_000, "claims": 200, "beside": [1_000, 100_000, 1_000_000]}
+    given = {"deliveries": 4_000, "intake": 20_000, "claims": 200, "beside": [1_000, 100_000, 1_000_000]}
     chosen = arguments(__doc__, large=large, postgresql=False, **given)
-    with databases(postgresql=chosen.postgresql) as found:
+    with running(*["postgresql"] if chosen.postgresql else []) as servers:
+        found = [Database("SQLite", servers.directory)]
+        for each, process in servers.processes.items():
+            found.append(Database("PostgreSQL", servers.directory, servers.addresses[each], process))
         for name, part in PARTS.items():
             if wanted(chosen, name):
                 part(chosen, found)

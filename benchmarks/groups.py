@@ -8,8 +8,8 @@ On a broker of its own, with four partitions. Measured are:
                group, whose commands come interleaved with Zipf keys. One command in a hundred comes twice.
     latency    Milliseconds from when the last command of a group was appended until its completion can be read, while commands
                come at a steady rate, after a warm-up. One group has one latency.
-    restoring  Seconds in which a worker has the values of four partitions, from their topic and from its local copy, against a
-               bare read of that topic. The goals are for a million values.
+    restoring  Seconds in which a worker has the values of four partitions that a processor has written, from their topic and from
+               its local copy, against a bare read of that topic. The goals are for a million values.
 
 Each program runs in a process of its own, in turns. It fails if a group does not complete exactly once with all of its payments,
 if anything becomes a dead letter, or if values are missing.
@@ -17,117 +17,143 @@ if anything becomes a dead letter, or if values are missing.
 
 import logging
 from argparse import Namespace
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from enum import StrEnum
 from functools import partial
-from itertools import cycle, islice
-from multiprocessing import get_context
+from itertools import count, cycle, islice
 from random import Random
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import msgspec
-from kafka import KafkaProducer, TopicPartition
 
-from benchmarks._commands import SEED, Sent, Shape, commands_of
-from benchmarks._kafka_loop import KafkaLoop
-from benchmarks._runner import (
-    Case,
-    Figures,
-    Spent,
-    Stopwatch,
-    WrongResult,
-    apart,
-    arguments,
-    at_quantiles,
-    runs,
-    show,
-    steadily,
-    wanted,
+from benchmarks._kafka_loop import Polled, kafka_loop
+from benchmarks._runner import Case, Figures, Spent, Stopwatch, WrongResult, apart, arguments, milliseconds, runs, show, wanted
+from benchmarks._servers import PARTITIONS, Measurement, Servers, fill, new_name, records_of, running, seen_steadily
+from guardian.headers import (
+    GROUP_ID,
+    GROUP_TOTAL,
+    INCOMPLETE,
+    MEMBER,
+    PROCESSING_ENTITY,
+    SOURCE_POSITION,
+    TRANSACTION_STATUS,
 )
-from benchmarks._servers import PARTITIONS, Measurement, Servers, records_of, running, seen_at
-from guardian.headers import GROUP_ID, INCOMPLETE, MEMBER
-from notification_service.aggregation.core import Processor, Slot, Stored
 from notification_service.aggregation.files import ValuesFile
-from notification_service.aggregation.kafka_store import KafkaStore, Restoring, value_record
+from notification_service.aggregation.kafka_store import KafkaStore, Restoring, read_value
+from notification_service.aggregation.payments.commands import StatedInstruction, StatedMessage, StatusFact
 from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage, PaymentsSettings
 from notification_service.aggregation.runner import _AT_ONCE, StoreRunner
 from notification_service.connectors.kafka.core.client_options import KafkaTopics, read_options
-from notification_service.connectors.kafka.producer import partition_of
 from notification_service.connectors.kafka.settings import KafkaSettings
+from notification_service.connectors.line_format import Line
 from notification_service.supervision.system_clock import SystemClock, passed_ms, steady_clock
 from resequencer.clock import SteadyClock
 from resequencer.gc_tuning import calm_collector
-from resequencer.record import Origin, Partition, Record
 
 GOAL = 0.7
 """The goal for the ratio to the bare loop's commands per second."""
 
-WARM_UP_SECONDS = 5
+SEED = 7
 _SAMPLE = 20_000
-_NOW = 1_774_740_835_941
 _MAX_VALUE_BYTES = 5 << 20
+_DOUBLED = 0.01
+_REJECTED = 0.05
+_BEHIND = 500
 
 
-class Load(msgspec.Struct, frozen=True):
-    """So many commands in a topic, for so many members of groups."""
+class Shape(StrEnum):
+    """How commands are spread over groups: all in one, each in its own, or a hundred in each, interleaved with Zipf keys."""
 
-    commands: str
-    count: int
-    shape: Shape = Shape.HUNDREDS
-    members: int = 0
+    ONE = "one group"
+    SINGLES = "groups of one"
+    HUNDREDS = "groups of a hundred"
+
+    def total(self, members: int) -> int:
+        """Return how many members each group has of so many in all."""
+        return {Shape.ONE: members, Shape.SINGLES: 1, Shape.HUNDREDS: min(100, members)}[self]
+
+
+def commands_of(shape: Shape, members: int) -> Iterator[Line]:
+    """Yield facts as the service makes them, of payments that each have one final status.
+
+    In the groups of a hundred, the group of rank r has 1/r of the first one's rate until all of its members have come. One in a
+    hundred commands comes twice, the second time up to some hundred places later.
+    """
+    chance, total = Random(SEED), shape.total(members)
+    groups = [place // total for place in range(members)]
+    if shape is Shape.HUNDREDS:
+        groups.sort(key=lambda group: chance.random() * (group + 1))
+    numbers = [count() for _ in range(members // total)]
+    order = [(place, group, next(numbers[group])) for place, group in enumerate(groups)]
+    order += [(place + chance.randrange(_BEHIND), *of) for place, *of in order if chance.random() < _DOUBLED]
+    for _, group, number in sorted(order):
+        yield _command(f"{shape.name.lower()}-{group:07}", f"unit-{group:07}-{number:07}", total, Random(group * total + number))
+
+
+def _command(key: str, member: str, total: int, chance: Random) -> Line:
+    status, number = "RJCT" if chance.random() < _REJECTED else "ACCC", str(total)
+    message = StatedMessage(f"MSG-{key}", "pain.001.001.09", "2026-03-29T09:00:35.941Z", number)
+    party = {"Nm": f"Customer {chance.randrange(1_000)} GmbH", "Id": {"OrgId": {"AnyBIC": "DEUTDEFFXXX"}}}
+    fact = StatusFact(
+        member,
+        status,
+        amount=f"{chance.randrange(1, 1_000_000)}.{chance.randrange(1, 100):02}",
+        currency="EUR",
+        entity="001",
+        original=message,
+        instruction=StatedInstruction(f"PMT-{key}", number),
+        party=msgspec.Raw(msgspec.json.encode(party)),
+    )
+    headers = {
+        MEMBER: member,
+        TRANSACTION_STATUS: status,
+        PROCESSING_ENTITY: "001",
+        GROUP_ID: key,
+        GROUP_TOTAL: number,
+        SOURCE_POSITION: f"envelopes-0@{chance.randrange(1_000_000)}",
+    }
+    return Line(msgspec.json.encode(fact), key.encode(), tuple((name, text.encode()) for name, text in headers.items()))
 
 
 class Job(Measurement, frozen=True):
-    """What one program does with commands."""
+    """What one program does with the commands of so many members of groups."""
 
-    load: Load
-
-    @property
-    def values(self) -> str:
-        return f"values-{self.name}"
+    shape: Shape
+    members: int
 
     @property
-    def completions(self) -> str:
-        return f"completions-{self.name}"
-
-    @property
-    def dead_letters(self) -> str:
-        return f"dead-letters-{self.name}"
+    def topics(self) -> KafkaTopics:
+        completions, dead_letters, values = (f"{kind}-{self.name}" for kind in ("completions", "dead-letters", "values"))
+        return KafkaTopics(self.topic, completions, dead_letters, values=values)
 
     @property
     def settings(self) -> KafkaSettings:
-        topics = KafkaTopics(self.load.commands, self.completions, self.dead_letters, values=self.values)
         own = {"bootstrap.servers": self.servers.addresses["kafka"]}
         options, _, _ = read_options({**own, "group.id": self.name}, own)
-        return KafkaSettings.make(topics, options, f"{self.name}.0", _MAX_VALUE_BYTES)
+        return KafkaSettings.make(self.topics, options, f"{self.name}.0", _MAX_VALUE_BYTES)
 
 
-def new_job(servers: Servers, what: str, load: Load) -> Job:
+def new_job(servers: Servers, what: str, *load: Any) -> Job:
     """Return new names, with their topics."""
-    job = Job(servers, f"{what.replace(' ', '-')}-{uuid4().hex[:8]}", load)
-    job.directory.mkdir(parents=True)
-    servers.make_topics(job.completions, job.dead_letters)
-    servers.make_topics(job.values, cleanup_policy="compact")
+    job = Job(servers, new_name(what), *load)
+    servers.make_topics(job.topics.notifications, job.topics.dead_letters)
+    servers.make_topics(job.topics.values, cleanup_policy="compact")
     return job
 
 
-def make_runner(job: Job, aggregate: Any = None) -> StoreRunner:
-    """Return the store as an aggregation worker runs it."""
+def processor(job: Job) -> Spent:
+    """Apply all commands. The time runs from when the partitions are held until the last transaction is committed."""
+    logging.disable(logging.WARNING)
     clock = steady_clock(job.directory, "groups", 0, keeps=False)
     opened = partial(KafkaStore, job.settings, job.directory / "values", clock)
-    return StoreRunner(job.name, aggregate or PaymentsOfMessage(PaymentsSettings()), opened, clock, _must_not_wait)
+    runner = StoreRunner(job.name, PaymentsOfMessage(PaymentsSettings()), opened, clock, _must_not_wait)
+    spent = job.run(runner.turn, lambda: runner.report().applied, lambda: len(runner.report().behind) == PARTITIONS)
+    runner.close()
+    return spent
 
 
-@contextmanager
-def sending(servers: Servers) -> Iterator[KafkaProducer]:
-    with closing(KafkaProducer(bootstrap_servers=servers.addresses["kafka"], batch_size=256 << 10, linger_ms=20)) as producer:
-        yield producer
-        producer.flush()
-
-
-def send(producer: KafkaProducer, topic: str, sent: Sent) -> None:
-    producer.send(topic, sent.body, sent.key.encode(), list(sent.headers))
+def _must_not_wait(milliseconds: int) -> None:
+    raise AssertionError(f"the store stands still for {milliseconds} ms")
 
 
 def check(job: Job) -> None:
@@ -136,182 +162,105 @@ def check(job: Job) -> None:
     Raises:
         WrongResult: It is not so.
     """
-    members, reported = job.load.members, dict[str, int]()
-    total = job.load.shape.total(members)
-    for record in records_of(job.servers, job.completions):
+    reported, total = dict[str, int](), job.shape.total(job.members)
+    for record in records_of(job.servers, job.topics.notifications):
         headers, report = dict(record.headers), msgspec.json.decode(record.value)["CstmrPmtStsRpt"]
         group = headers[GROUP_ID].decode()
         counts = [int(each["DtldNbOfTxs"]) for each in report["OrgnlGrpInfAndSts"]["NbOfTxsPerSts"]]
         if group in reported or sum(counts) != total or INCOMPLETE in headers:
             raise WrongResult(f"{group} has {counts} of {total} payments, after {reported.get(group)}")
         reported[group] = sum(counts)
-    if len(reported) != members // total:
-        raise WrongResult(f"{len(reported)} of {members // total} groups have completed")
-    if dead_letters := sum(1 for _ in records_of(job.servers, job.dead_letters)):
+    if len(reported) != job.members // total:
+        raise WrongResult(f"{len(reported)} of {job.members // total} groups have completed")
+    if dead_letters := sum(1 for _ in records_of(job.servers, job.topics.dead_letters)):
         raise WrongResult(f"{dead_letters} dead letters")
 
 
-def _must_not_wait(milliseconds: int) -> None:
-    raise AssertionError(f"the store stands still for {milliseconds} ms")
-
-
-class Out(NamedTuple):
-    """A record that is written; `is_value` tells its topic."""
-
-    is_value: bool
-    key: bytes
-    headers: list[tuple[str, bytes]]
-    value: bytes | None
-
-
-class Written(msgspec.Struct, frozen=True):
-    """What the processor wrote for a command, on the average, and many of these records."""
+class Written(NamedTuple):
+    """How many records the processor wrote for a command, and many of them: whether one is a value, and its content."""
 
     per_command: float
-    sample: list[Out]
-
-
-def processor(job: Job) -> Spent:
-    """Apply all commands. The time runs from when the partitions are held until the last transaction is committed."""
-    logging.disable(logging.WARNING)
-    runner = make_runner(job)
-    calm_collector()
-    while len(runner.report().behind) < PARTITIONS:
-        runner.turn()
-    began_with = runner.report().applied
-    job.note_ready()
-    watch = Stopwatch()
-    while runner.report().applied < job.load.count:
-        runner.turn()
-    spent = watch.spent()
-    runner.close()
-    measured = 1 - began_with / job.load.count
-    return Spent(spent.wall / measured, spent.cpu / measured)
-
-
-def bare(job: Job, written: Written) -> Spent:
-    """Write as many records of the same sizes as the processor, to the same partitions, at as many commands in a transaction."""
-    calm_collector()
-    with closing(_Loop(job, written)) as loop:
-        loop.join(PARTITIONS)
-        job.note_ready()
-        watch = Stopwatch()
-        loop.run(job.load.count, _AT_ONCE)
-        return watch.spent()
+    sample: list[tuple[bool, bytes, bytes, list[tuple[str, bytes]]]]
 
 
 def look_at(job: Job) -> Written:
-    """Return what the processor wrote."""
     found = [
-        Out(is_value, each.key, list(each.headers), each.value)
-        for is_value, topic in ((True, job.values), (False, job.completions))
+        (is_value, each.value, each.key, list(each.headers))
+        for is_value, topic in ((True, job.topics.values), (False, job.topics.notifications))
         for each in records_of(job.servers, topic)
     ]
-    return Written(len(found) / job.load.count, Random(SEED).sample(found, min(len(found), _SAMPLE)))
+    return Written(len(found) / job.count, Random(SEED).sample(found, min(len(found), _SAMPLE)))
 
 
-class _Loop(KafkaLoop):
-    def __init__(self, job: Job, written: Written) -> None:
-        super().__init__(job.settings, (), b"")
-        self._topics = {True: job.values, False: job.completions}
-        self._rate, self._due = written.per_command, 0.0
-        self._records = cycle(written.sample)
+def bare(written: Written, job: Job) -> Spent:
+    """Write as many records of the same sizes as the processor, to the same partitions, at as many commands in a transaction."""
+    sample, due, topics = cycle(written.sample), 0.0, job.topics
 
-    def _output(self, polled: dict[TopicPartition, list[Any]]) -> Iterator[tuple[Any, ...]]:
+    def output(polled: Polled) -> Iterator[tuple[Any, ...]]:
+        nonlocal due
         for partition, records in polled.items():
-            self._due += len(records) * self._rate
-            for each in islice(self._records, int(self._due)):
-                yield self._topics[each.is_value], each.value, each.key, each.headers, partition.partition
-            self._due %= 1
+            due += len(records) * written.per_command
+            for is_value, value, key, headers in islice(sample, int(due)):
+                yield topics.values if is_value else topics.notifications, value, key, headers, partition.partition
+            due %= 1
+
+    calm_collector()
+    return kafka_loop(job.settings, output, job.count, _AT_ONCE, PARTITIONS, job.note_ready)
 
 
 def _speed(chosen: Namespace, servers: Servers) -> None:
     for shape in Shape:
-        load = _filled(servers, shape, chosen.members)
-        first = new_job(servers, "processor", load)
+        topic = new_name("commands")
+        load = (topic, fill(servers, topic, commands_of(shape, chosen.members)), shape, chosen.members)
+        first = new_job(servers, "first", *load)
         apart(processor, first)  # It warms up the broker's compiler, and shows what is written.
         check(first)
         written = look_at(first)
-        programs: dict[str, Callable[[Job], Spent]] = {"bare loop": partial(bare, written=written), "processor": processor}
+        programs: dict[str, Callable[[Job], Spent]] = {"bare loop": partial(bare, written), "processor": processor}
         cases = [Case(f"{shape.value}, {name}", partial(_run, servers, program, load)) for name, program in programs.items()]
         cases[1] = cases[1]._replace(of=cases[0].name, goal=GOAL)
-        print(f"{shape.value}: {load.count:,} commands, {written.per_command:.2f} records written for each", flush=True)
+        print(f"{shape.value}: {first.count:,} commands, {written.per_command:.2f} records written for each", flush=True)
         show(cases, runs(chosen, cases))
 
 
-def _run(servers: Servers, program: Callable[[Job], Spent], load: Load) -> Figures:
-    job, before = new_job(servers, "speed", load), servers.cpu
+def _run(servers: Servers, program: Callable[[Job], Spent], load: tuple[Any, ...]) -> Figures:
+    job, before = new_job(servers, "speed", *load), servers.cpu
     spent = apart(program, job)
     used = servers.cpu - before
     if program is processor:
         check(job)
-    return {**spent.of_each(load.count), "broker us": used / load.count * 1e6}
-
-
-def _filled(servers: Servers, shape: Shape, members: int) -> Load:
-    topic, count = f"commands-{shape.name.lower()}", 0
-    servers.make_topics(topic)
-    with sending(servers) as producer:
-        for each in commands_of(shape, members):
-            send(producer, topic, each)
-            count += 1
-    return Load(topic, count, shape, members)
+    return {**spent.of_each(job.count), "broker us": used / job.count * 1e6}
 
 
 def latencies(servers: Servers, shape: Shape, members: int, rate: float) -> Figures:
-    """Return the quantiles of the milliseconds of each group whose last command came after the warm-up.
-
-    The time starts when the broker appended the command, by its timestamp, and ends when a reader of what is committed, a process
-    of its own, has the completion.
-    """
+    """Measure from the broker's timestamp of each group's last command until a reader of what is committed has the completion."""
     sent = list(commands_of(shape, members))
-    load = Load(f"steady-{shape.name.lower()}-{uuid4().hex[:8]}", len(sent), shape, members)
-    job = new_job(servers, "latency", load)
-    servers.make_topics(load.commands, message_timestamp_type="LogAppendTime")
-    with get_context("spawn").Pool(2) as processes:
-        program = processes.apply_async(processor, (job,))
-        reading = processes.apply_async(seen_at, (job, job.completions, GROUP_ID, members // shape.total(members)))
-        job.wait_until_ready()
-        with closing(KafkaProducer(bootstrap_servers=servers.addresses["kafka"], linger_ms=0)) as producer:
-            for each in steadily(sent, rate):
-                send(producer, load.commands, each)
-            producer.flush()
-        seen = reading.get()
-        program.get()
+    job = new_job(servers, "latency", new_name("steady"), len(sent), shape, members)
+    seen = seen_steadily(
+        job, partial(processor, job), sent, rate, job.topics.notifications, GROUP_ID, members // shape.total(members)
+    )
     check(job)
-    came = _last_came_at(job)
-    counts_from = min(came.values()) + (WARM_UP_SECONDS if len(came) > 1 else 0)
-    found = [(seen[group] - at) * 1_000 for group, at in came.items() if at >= counts_from]
-    return {"groups": len(found), **at_quantiles(found)}
-
-
-def _last_came_at(job: Job) -> dict[str, float]:
-    """Return when the last member of each group came, for the first time."""
-    known, last = set[tuple[bytes, bytes]](), dict[str, float]()
-    for each in records_of(job.servers, job.load.commands):
-        member = each.key, dict(each.headers)[MEMBER]
-        if member not in known:
-            known.add(member)
+    came, last = dict[bytes, float](), dict[str, float]()
+    for each in records_of(servers, job.topic):
+        member = dict(each.headers)[MEMBER]
+        if came.setdefault(member, each.timestamp) == each.timestamp:
             last[each.key.decode()] = each.timestamp / 1_000
-    return last
+    return milliseconds(last, seen)
 
 
-def fill(job: Job, members: int) -> int:
-    """Write the values of groups of a hundred as a store writes them, turn by turn; return how many values there are at last."""
-    kept = Kept()
-    with sending(job.servers) as producer:
-        for turn in _turns(kept, members):
-            for slot, stored in turn.items():
-                record = value_record(0, slot, stored, partition_of(slot.key.encode(), PARTITIONS))
-                producer.send(job.values, record.value, record.key, list(record.headers), record.partition)
-    return len(kept.stored)
+def _latency(chosen: Namespace, servers: Servers) -> None:
+    members = round(chosen.rate * chosen.seconds / 100) * 100
+    print(f"milliseconds to the completion, at {chosen.rate:g} commands a second", flush=True)
+    measured = {shape: partial(latencies, servers, shape, members, chosen.rate) for shape in Shape}
+    cases = [Case(f"latency, {shape.value}", each) for shape, each in measured.items()]
+    show(cases, runs(chosen, cases), {})
 
 
 def bare_read(job: Job) -> Spent:
     """Read the topic with the client alone."""
     calm_collector()
     watch = Stopwatch()
-    for _ in records_of(job.servers, job.values):
+    for _ in records_of(job.servers, job.topics.values):
         pass
     return watch.spent()
 
@@ -337,47 +286,13 @@ def restore(job: Job, values: int) -> Spent:
     return spent
 
 
-class Kept:
-    """Values in memory, from which commands are applied. None is ever due."""
-
-    def __init__(self) -> None:
-        self.stored: dict[Slot, Stored] = {}
-
-    def put(self, changes: Mapping[Slot, Stored | None]) -> None:
-        self.stored.update({slot: stored for slot, stored in changes.items() if stored is not None})
-
-    def find_all(self, slots: Collection[Slot]) -> Mapping[Slot, Stored]:
-        return {slot: self.stored[slot] for slot in slots if slot in self.stored}
-
-    def due(self, until: int, limit: int) -> Sequence[str]:
-        return ()
-
-    def members(self, key: str, limit: int) -> Sequence[str]:
-        return ()
-
-
-def _turns(kept: Kept, members: int) -> Iterator[Mapping[Slot, Stored | None]]:
-    processor, partition = Processor(PaymentsOfMessage(PaymentsSettings())), Partition("commands", 0)
-    sent = enumerate(commands_of(Shape.HUNDREDS, members))
-    while portion := list(islice(sent, _AT_ONCE)):
-        records = [Record(Origin(partition, at), each.body, each.key.encode(), each.headers) for at, each in portion]
-        changes = processor.apply(kept, records, _NOW).changes
-        kept.put(changes)
-        yield changes
-
-
-def _latency(chosen: Namespace, servers: Servers) -> None:
-    members = round(chosen.rate * chosen.seconds / 100) * 100
-    print(f"milliseconds to the completion, at {chosen.rate:g} commands a second", flush=True)
-    measured = {shape: partial(latencies, servers, shape, members, chosen.rate) for shape in Shape}
-    cases = [Case(f"latency, {shape.value}", each) for shape, each in measured.items()]
-    show(cases, runs(chosen, cases), {})
-
-
 def _restoring(chosen: Namespace, servers: Servers) -> None:
-    job = new_job(servers, "restoring", Load("commands-restored", 0))
-    servers.make_topics(job.load.commands)
-    there = fill(job, round(chosen.values / 101) * 100)
+    topic, members = new_name("commands"), round(chosen.values / 101) * 100
+    load = (topic, fill(servers, topic, commands_of(Shape.HUNDREDS, members)), Shape.HUNDREDS, members)
+    job = new_job(servers, "restoring", *load)
+    apart(processor, job)
+    values = dict(filter(None, map(read_value, records_of(servers, job.topics.values))))
+    there = sum(1 for each in values.values() if each is not None)
     chosen.rounds = 1  # The second time there is a copy.
     cases = [
         Case("restoring, bare read", partial(_restored, bare_read, job)),

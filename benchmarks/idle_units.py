@@ -17,14 +17,12 @@ from collections.abc import Iterator
 from functools import partial
 from hashlib import blake2b
 from itertools import count, islice
-from pathlib import Path
 
 from msgspec.structs import replace
 
 from benchmarks._bare_loop import checked
-from benchmarks._runner import Case, Figures, apart, arguments, directory, measure
-from benchmarks._worker import PARTITION, in_process, on_files, run_through
-from benchmarks._workload import Workload, line_of, made, override
+from benchmarks._runner import Case, Figures, apart, arguments, directory, measure, resident
+from benchmarks._worker import PARTITION, Workload, in_process, line_of, made, on_files, override, run_through
 from guardian.cycle import Cycle
 from notification_service.payments.envelope import DataEnvelope
 from resequencer.batch import UnitKey
@@ -112,27 +110,25 @@ def renamed(lines: list[bytes]) -> list[bytes]:
 
 
 def _unit_of(line: bytes) -> str:
-    key = line_of(line).key
-    assert key is not None
-    return key.decode()
+    return line_of(line).key.decode()
 
 
-def measured(workload: Workload, many: int, *, on_disk: bool, alive: bool) -> Figures:
+def measured(workload: Workload, many: int, on_disk: bool, alive: bool) -> Figures:
     lines = renamed(workload.read())
     with directory() as place:
-        chosen = (ALIVE,) if alive else ()
+        chosen, file = (ALIVE,) if alive else (), place / "state.db"
         cycle = on_files(lines, place, *chosen).cycle if on_disk else in_process(lines, place, *chosen)[0]
         calm_collector()
         run_through(cycle, PIECE)
         idle = Idle(cycle, lines[:PIECE])
         make = idle.keep_alive if alive else idle.store
         make(FEW)
-        few, before = _cheapest(cycle), _sizes(place)
+        few, memory, size = _cheapest(cycle), resident(os.getpid()), file.stat().st_size if on_disk else 0
         make(many - FEW)
-        memory, file = ((size - of) / (many - FEW) for size, of in zip(_sizes(place), before, strict=True))
+        memory, size = resident(os.getpid()) - memory, file.stat().st_size - size if on_disk else 0
         many_us = _cheapest(cycle)
     figures = {"idle units": many, "us beside few": few, "us beside many": many_us, "ratio": many_us / few}
-    return {**figures, "content B": idle.bytes_each, "memory B": memory, "file B": file}
+    return {**figures, "content B": idle.bytes_each, "memory B": memory / (many - FEW), "file B": size / (many - FEW)}
 
 
 def _cheapest(cycle: Cycle) -> float:
@@ -141,26 +137,16 @@ def _cheapest(cycle: Cycle) -> float:
     return min(pieces) / PIECE * 1_000_000
 
 
-def _sizes(place: Path) -> tuple[int, int]:
-    """Return the bytes of this process in memory, and those of the database."""
-    pages, file = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]), place / "state.db"
-    return pages * os.sysconf("SC_PAGE_SIZE"), file.stat().st_size if file.exists() else 0
-
-
 def main() -> None:
     large = {"stored": 1_000_000, "kept": 240_000, "actors": 1_000_000}
     chosen = arguments(__doc__, large=large, stored=200_000, kept=200_000, actors=50_000)
     with made(PIECE * (2 * PIECES + 1) + 500) as workload:
-        cases = [
-            Case("whole worker, in storage", _case(workload, chosen.stored, on_disk=True, alive=False), goal=GOAL),
-            Case("core in process, in storage", _case(workload, chosen.kept, on_disk=False, alive=False), goal=GOAL),
-            Case("core in process, as actors", _case(workload, chosen.actors, on_disk=False, alive=True), goal=GOAL),
-        ]
-        measure(chosen, cases, {})
-
-
-def _case(workload: Workload, many: int, **how: bool) -> partial[Figures]:
-    return partial(apart, partial(measured, workload, many, **how))
+        how = {
+            "whole worker, in storage": (chosen.stored, True, False),
+            "core in process, in storage": (chosen.kept, False, False),
+            "core in process, as actors": (chosen.actors, False, True),
+        }
+        measure(chosen, [Case(name, partial(apart, measured, workload, *each), goal=GOAL) for name, each in how.items()], {})
 
 
 if __name__ == "__main__":

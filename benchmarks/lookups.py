@@ -6,73 +6,62 @@ The same envelopes as in `throughput` go through the whole worker:
     lookups         with a release: settings, reasons, institutions, and customers, of which `--customers` are never looked up.
                     Every payment finds its customer by party or by account, and every agent its name; the resulting headers
                     and names are written too. The goal is for the ratio.
-    switching       with a release, while another process makes one or the other of two releases current, every `--every-ms`. Each
-                    switch checks the release's checksums, beside the cycles. The releases differ in the text of every event, and
-                    each notification is compared with the version that its header names.
+    switching       with a release, while another process makes one or the other of two releases current, five times a second.
+                    Each switch checks the release's checksums, beside the cycles. The releases differ in the text of every event,
+                    and each notification is compared with the version that its header names.
 
 Cycles are shown in milliseconds, with the check for new lookups; `take-up` is how much of it taking up a release took at most.
 The goal for switching: the longest cycle is at most 50 ms longer than without. Each measurement has a process of its own.
 """
 
 import csv
-import multiprocessing
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
+from itertools import cycle
+from multiprocessing import get_context
 from pathlib import Path
 from zlib import crc32
 
 import msgspec
 
 from benchmarks._runner import ROOT, Case, Figures, Stopwatch, WrongResult, apart, arguments, at_quantiles, directory, measure
-from benchmarks._worker import on_files, run_through
-from benchmarks._workload import Workload, made, override
+from benchmarks._worker import Workload, made, on_files, override, run_through
 from guardian.headers import LOOKUPS_VERSION
 from notification_service.lookups.directory import LookupsDirectory
-from notification_service.lookups.manifest import Pointer, Shard, Table
-from notification_service.lookups.publication import Publication, Row, write_shard
+from notification_service.lookups.manifest import Pointer, Table
+from notification_service.lookups.publication import Publication, write_shard
 from notification_service.lookups.shapes import ANY, CUSTOMERS, INSTITUTIONS, REASONS, SEPARATOR, SETTINGS, key_of
 from notification_service.payments.enrichment import Lookups
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.gc_tuning import calm_collector
 
-SHARDS = 4
 TEXTS = ("the first release", "the second release")
 _INSTITUTIONS = 35_000
 _BATCH = 100_000
+_SWITCHES_EVERY_S = 0.2
+_OTHER = b'["BANK_001","de","email","ACSC RJCT","2026-01-01"]'
 
 Found = dict[str, dict[bytes, bytes]]
 """Keys and their values, by table."""
 
 
 class Answers:
-    """Lookups that answer every key, and note the keys and answers.
-
-    Half of the customers are known by party, the other half by account. All events have `text`, if it is given.
-    """
+    """Lookups that answer every key, and note it with the answer. Half of the customers are known by party, half by account."""
 
     version = "answers"
 
-    def __init__(self, text: str | None = None) -> None:
+    def __init__(self) -> None:
         self.found: Found = {name: {} for name in (SETTINGS, REASONS, INSTITUTIONS, CUSTOMERS)}
         with (ROOT / "conf" / "notification-settings.csv").open(newline="") as file:
-            self._settings = {
-                key_of(ANY, row["process_flow_name"], row["event_name"]): [
-                    row["transaction_status"],
-                    row["reason_code"] or None,
-                    text or row["additional_information"] or None,
-                    None,
-                ]
-                for row in csv.DictReader(file)
-            }
+            rows = [(key_of(ANY, row["process_flow_name"], row["event_name"]), row) for row in csv.DictReader(file)]
+        self._settings = {key: [row["transaction_status"], row["reason_code"] or None, None, None] for key, row in rows}
 
     def find(self, table: str, key: bytes) -> bytes | None:
         value = self._answer(table, key)
         if value is None:
             return None
-        encoded = msgspec.json.encode(value)
-        self.found[table][key] = encoded
-        return encoded
+        return self.found[table].setdefault(key, msgspec.json.encode(value))
 
     def _answer(self, table: str, key: bytes) -> Sequence[str | None] | None:
         kind, _, name = key.decode().partition(SEPARATOR)
@@ -99,34 +88,18 @@ def looked_up(workload: Workload) -> Found:
 
 
 def publish(releases: LookupsDirectory, found: Found, customers: int, text: str) -> Pointer:
-    """Publish a release of these rows and of so many customers that the workload never looks up."""
-    answers = Answers(text)
-    for key in found[SETTINGS]:
-        answers.find(SETTINGS, key)
-    tables = found | {SETTINGS: answers.found[SETTINGS]}
+    """Publish a release of these rows, of this text for each event, and of so many customers that are never looked up."""
+    settings = {key: msgspec.json.encode([*msgspec.json.decode(row)[:2], text, None]) for key, row in found[SETTINGS].items()}
     others = {CUSTOMERS: customers, INSTITUTIONS: _INSTITUTIONS}
     with releases.publishing():
-        publication = Publication(releases, SystemClock().now(), "benchmark")
-        written = {name: _write(publication.table_path(name), rows, others.get(name, 0)) for name, rows in tables.items()}
+        publication, written = Publication(releases, SystemClock().now(), "benchmark"), {}
+        for name, rows in (found | {SETTINGS: settings}).items():
+            more = ((b"account\x1fother-%012d" % number, _OTHER) for number in range(others.get(name, 0)))
+            ordered = sorted([*rows.items(), *more])
+            batches = (ordered[begin : begin + _BATCH] for begin in range(0, len(ordered), _BATCH))
+            written[name] = Table((write_shard(publication.table_path(name) / "0.mdb", batches),))
         publication.publish(written, ())
     return releases.get_current()
-
-
-def _write(path: Path, rows: dict[bytes, bytes], others: int) -> Table:
-    value = b'["BANK_001","de","email","ACSC RJCT","2026-01-01"]'
-    keys = sorted([*rows, *(b"account\x1fother-%012d" % number for number in range(others))])
-    parts: list[list[bytes]] = [[] for _ in range(SHARDS if others else 1)]
-    for key in keys:
-        parts[crc32(key) % len(parts)].append(key)
-    shards: list[Shard] = []
-    for number, part in enumerate(parts):
-        shards.append(write_shard(path / f"{number}.mdb", _batches(part, rows, value)))
-    return Table(tuple(shards))
-
-
-def _batches(keys: Sequence[bytes], rows: dict[bytes, bytes], value: bytes) -> Iterator[list[Row]]:
-    for begin in range(0, len(keys), _BATCH):
-        yield [(key, rows.get(key, value)) for key in keys[begin : begin + _BATCH]]
 
 
 def worker(workload: Workload, lookups: Path | None, texts: dict[str, str]) -> Figures:
@@ -167,43 +140,36 @@ def _check(file: Path, texts: dict[str, str]) -> None:
                 raise WrongResult(f"a notification contradicts its version: {line[:200]!r}")
 
 
-def switching(workload: Workload, lookups: Path, pointers: dict[str, Pointer], every_ms: int) -> Figures:
-    spawn = multiprocessing.get_context("spawn")
-    process = spawn.Process(target=_switch, args=(lookups, list(pointers.values()), every_ms), daemon=True)
+def switching(workload: Workload, lookups: Path, texts: dict[str, str], pointers: Sequence[Pointer]) -> Figures:
+    process = get_context("spawn").Process(target=_switch, args=(lookups, pointers), daemon=True)
     process.start()
     try:
-        return apart(worker, workload, lookups, _texts(pointers))
+        return apart(worker, workload, lookups, texts)
     finally:
         process.kill()
         process.join()
 
 
-def _switch(lookups: Path, pointers: Sequence[Pointer], every_ms: int) -> None:
+def _switch(lookups: Path, pointers: Sequence[Pointer]) -> None:
     """Switch releases until killed."""
-    releases = LookupsDirectory(lookups)
-    while True:
-        for pointer in pointers:
-            time.sleep(every_ms / 1_000)
-            releases.switch(pointer)
-
-
-def _texts(pointers: dict[str, Pointer]) -> dict[str, str]:
-    return {pointer.version: text for text, pointer in pointers.items()}
+    for pointer in cycle(pointers):
+        time.sleep(_SWITCHES_EVERY_S)
+        LookupsDirectory(lookups).switch(pointer)
 
 
 def main() -> None:
     large = {"envelopes": 200_000}
-    chosen = arguments(__doc__, large=large, envelopes=60_000, customers=1_000_000, every_ms=200, rounds=3)
+    chosen = arguments(__doc__, large=large, envelopes=60_000, customers=1_000_000, rounds=3)
     with made(chosen.envelopes) as workload, directory() as place:
         releases, found = LookupsDirectory(place), looked_up(workload)
-        pointers = {text: publish(releases, found, chosen.customers, text) for text in TEXTS}
-        print(
-            f"{workload.lines} envelopes ask for " + ", ".join(f"{len(rows)} {name}" for name, rows in found.items()), flush=True
-        )
+        pointers = [publish(releases, found, chosen.customers, text) for text in TEXTS]
+        given = (workload, releases.path, {pointer.version: text for pointer, text in zip(pointers, TEXTS, strict=True)})
+        asked = ", ".join(f"{len(rows)} {name}" for name, rows in found.items())
+        print(f"{workload.lines} envelopes ask for {asked}", flush=True)
         cases = [
             Case("settings file", partial(apart, worker, workload, None, {})),
-            Case("lookups", partial(apart, worker, workload, releases.path, _texts(pointers)), "settings file", 0.9),
-            Case("switching", partial(switching, workload, releases.path, pointers, chosen.every_ms), "lookups", "50 ms"),
+            Case("lookups", partial(apart, worker, *given), "settings file", 0.9),
+            Case("switching", partial(switching, *given, pointers), "lookups", "50 ms"),
         ]
         measure(chosen, cases)
 

@@ -11,7 +11,7 @@ import random
 from functools import partial
 from pathlib import Path
 
-from benchmarks._runner import Case, Figures, Stopwatch, Watched, WrongResult, apart, arguments, directory, measure
+from benchmarks._runner import Case, Figures, Stopwatch, Watched, WrongResult, apart, arguments, directory, measure, spark_options
 from notification_service.jobs.lookups.job import build_lookups
 from notification_service.jobs.spark.job_settings import JobSettings, SourceSettings
 from notification_service.jobs.spark.session import spark_session
@@ -32,13 +32,13 @@ def customer(number: int) -> tuple[str, str]:
     return ("account", f"DE{number % 97:02}{mixed:010}{number:010}") if number % 2 else ("party", f"KD-{mixed:010}-{number}")
 
 
-def make_source(place: Path, rows: int, form: str, master: str, options: dict[str, str]) -> None:
+def make_source(place: Path, rows: int) -> None:
     """Make the same customers as `customer` with Spark."""
     one = min(MAX_OF_ONE, rows // 10)
     is_older = f"id >= {one} AND id % {_OLDER_EVERY} = 1"
     number = f"CASE WHEN id < {one} THEN 0 WHEN {is_older} THEN id - 1 ELSE id END"
     days = f"CASE WHEN id < {one} THEN id % 700000 WHEN {is_older} THEN 4000 + id % 3000 ELSE id % 3000 END"
-    with spark_session(master, options) as spark:
+    with spark_session("local[*]", spark_options(place)) as spark:
         numbered = spark.range(rows).selectExpr("id", f"{number} AS number", f"CAST({days} AS int) AS days")
         mixed = numbered.selectExpr("*", "lpad(number * 2654435761 % 4294967296, 10, '0') AS mixed")
         table = mixed.selectExpr(
@@ -50,22 +50,19 @@ def make_source(place: Path, rows: int, form: str, master: str, options: dict[st
             "CASE WHEN number % 3 = 0 THEN 'ACSC RJCT' END AS statuses",
             "CAST(date_sub(DATE'2026-01-01', days) AS string) AS valid_from",
         )
-        getattr(table.write, form)(str(place / "source"), **({"header": True} if form == "csv" else {}))
+        table.write.parquet(str(place / "source"))
 
 
-def build(place: Path, rows: int, form: str, master: str, options: dict[str, str]) -> Figures:
-    source = SourceSettings(form, str(place / "source"), columns={"processing_entity": "entity"})
-    settings = JobSettings(place / "lookups", 1, {CUSTOMERS: (source,)}, master=master, spark=options)
-    with Watched() as watched, spark_session(master, options) as spark:
+def build(place: Path, rows: int) -> Figures:
+    source = SourceSettings("parquet", str(place / "source"), columns={"processing_entity": "entity"})
+    settings = JobSettings(place / "lookups", 1, {CUSTOMERS: (source,)}, master="local[*]", spark=spark_options(place))
+    with Watched() as watched, spark_session(settings.master, settings.spark) as spark:
         watch = Stopwatch()
-        built = build_lookups(spark, settings, SystemClock().now(), "benchmark", lambda _: None)
-        seconds, cpu = watch.spent().wall, watched.cpu
-    (lookup,) = built.lookups
+        (lookup,) = build_lookups(spark, settings, SystemClock().now(), "benchmark", lambda _: None).lookups
+        figures = watched.figures(watch.spent().wall, rows, "row")
     _check(LookupsDirectory(settings.directory), rows)
     size = sum(file.stat().st_size for file in (place / "source").rglob("*"))
-    sizes = {"source MB": size / 1e6, "release MB": lookup.bytes / 1e6}
-    speed = {"rows/s": rows / seconds, "CPU us of a row": cpu / rows * 1e6}
-    return {"keys": lookup.keys, "s": seconds, **speed, **sizes, **watched.figures()}
+    return {"keys": lookup.keys, **figures, "source MB": size / 1e6, "release MB": lookup.bytes / 1e6}
 
 
 def _check(releases: LookupsDirectory, rows: int) -> None:
@@ -80,21 +77,17 @@ def _check(releases: LookupsDirectory, rows: int) -> None:
     release.close()
 
 
-def measured(parent: Path | None, rows: int, form: str, master: str, memory: str) -> Figures:
-    with directory(parent) as place:
-        options = {"spark.driver.memory": memory, "spark.local.dir": str(place / "spark")}
-        apart(make_source, place, rows, form, master, options)
-        return apart(build, place, rows, form, master, options)
+def measured(rows: int) -> Figures:
+    with directory() as place:
+        apart(make_source, place, rows)
+        return apart(build, place, rows)
 
 
 def main() -> None:
-    large = {"rows": [1_000_000, 10_000_000, 50_000_000]}
-    given = {"rows": [100_000, 1_000_000], "format": "parquet", "master": "local[*]", "memory": "2g", "directory": None}
-    chosen = arguments(__doc__, large=large, **given)
-    how = (chosen.format, chosen.master, chosen.memory)
+    chosen = arguments(__doc__, large={"rows": [1_000_000, 10_000_000, 50_000_000]}, rows=[100_000, 1_000_000])
     first = f"{chosen.rows[0]:,} rows"
-    cases = [Case(f"{rows:,} rows", partial(measured, chosen.directory, rows, *how), first, GOAL) for rows in chosen.rows]
-    measure(chosen, cases, {"CPU us of a row": 1})
+    cases = [Case(f"{rows:,} rows", partial(measured, rows), first, GOAL) for rows in chosen.rows]
+    measure(chosen, cases, {"CPU us per row": 1})
 
 
 if __name__ == "__main__":

@@ -16,21 +16,18 @@ import secrets
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
-from benchmarks._runner import Case, Figures, apart, arguments, runs, show, wanted
-from benchmarks._servers import Run, running
+from benchmarks._runner import Case, Figures, apart, arguments, resident, runs, show, wanted
+from benchmarks._servers import Run, new_run, running
+from benchmarks._worker import UNIT_STATE, commit, waiting
 from resequencer.gc_tuning import calm_collector
 from resequencer.record import Partition
-from resequencer.storage_port import Commit, StashEntry, UnitChange, WaitKind, Waits
+from resequencer.storage_port import UnitChange
 
 PARTITION = Partition("takeover", 0)
 GOALS = {"redis": 5, "infinispan": 30}
-WAITS_MS = 3_600_000
-"""As the configured stash-timeout: a deadline further away would be one of a clock that was wrong, which the worker corrects."""
-
 AT_ONCE = 500
-STATE, RECORD, PAYMENT = os.urandom(150), os.urandom(1_000), os.urandom(300)
+PAYMENT = os.urandom(300)
 
 
 def held(run: Run, storage: str, began_at: float) -> Figures:
@@ -44,30 +41,22 @@ def held(run: Run, storage: str, began_at: float) -> Figures:
     return figures
 
 
-def _fill(run: Run, storage: str, count: int, change: Callable[[str, int], UnitChange]) -> float:
+def _fill(run: Run, storage: str, count: int, change: Callable[[str], UnitChange]) -> float:
     """Add so many units; return how many bytes each takes of the server's memory."""
-    before = _resident(run.servers.processes[storage])
+    before = resident(run.servers.processes[storage])
     with run.composed(storage) as parts:
         store = parts.servers.storage.open(PARTITION)
         for at in range(0, count, AT_ONCE):
-            now = time.time_ns() // 1_000_000
-            changes = tuple(change(secrets.token_hex(16), now) for _ in range(min(AT_ONCE, count - at)))
-            commit = Commit(store.header.commit + 1, secrets.token_hex(8), 0, 0, 0, changes, (), 0)
-            parts.retry.until_answered("storage", partial(store.commit, commit))
-    return (_resident(run.servers.processes[storage]) - before) / max(1, count)
+            commit(parts, store, [change(secrets.token_hex(16)) for _ in range(min(AT_ONCE, count - at))])
+    return (resident(run.servers.processes[storage]) - before) / max(1, count)
 
 
-def _waiting(unit: str, now: int) -> UnitChange:
-    waits = Waits(now + WAITS_MS, WaitKind.DEADLINE, now, "sequence:3", "SEQUENCE", 1, len(RECORD))
-    return UnitChange(unit, STATE, waits, (StashEntry(0, RECORD),))
+def _waiting(unit: str) -> UnitChange:
+    return waiting(unit, 1_000)
 
 
-def _idle(unit: str, _: int) -> UnitChange:
-    return UnitChange(unit, STATE, data=PAYMENT)
-
-
-def _resident(process: int) -> int:
-    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def _idle(unit: str) -> UnitChange:
+    return UnitChange(unit, UNIT_STATE, data=PAYMENT)
 
 
 def measured(run: Run, storage: str, **more: float) -> Figures:
@@ -80,7 +69,7 @@ def main() -> None:
     with running("kafka", *storages) as servers:
         servers.make_topics(PARTITION.topic, partitions=1)
         for storage in storages:
-            run = servers.new_run(storage, PARTITION.topic)
+            run = new_run(servers, storage, PARTITION.topic)
             measured(run, storage)  # The very first takeover finds no position, and writes one.
             empty = Case(f"{storage}, empty", partial(measured, run, storage))
             cases, found = [empty], runs(chosen, [empty])

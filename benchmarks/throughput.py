@@ -25,11 +25,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
-from itertools import count
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +35,7 @@ import msgspec
 
 from benchmarks._bare_loop import Read, bare_loop, checked, trusting
 from benchmarks._runner import Case, Figures, Stopwatch, apart, arguments, directory, measure
-from benchmarks._worker import PARTITION, in_process, on_files, run_through
-from benchmarks._workload import Workload, made, override
+from benchmarks._worker import PARTITION, Workload, in_process, made, on_files, override, run_through
 from guardian.cycle import Cycle
 from resequencer.gc_tuning import calm_collector
 
@@ -48,19 +45,19 @@ Output = dict[str, list[dict[str, Any]]]
 Run = Callable[[int], int]
 """Reads on until so many envelopes were read in all, and returns how many they are."""
 
+_SLICE = 1_000
 _FEW, _MANY = 1_000, 5_000
 _VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
 _INSTRUCTIONS = re.compile(r"I +refs: +([0-9,]+)")
 
 
-@contextmanager
-def loop(read: Read, workload: Workload) -> Iterator[Run]:
-    lines, taken, read_to = workload.read(), count(), 0
+def loop(read: Read, workload: Workload, _: Path) -> Run:
+    read_to = 0
 
     def reading() -> Iterator[bytes]:
         nonlocal read_to
-        for line, number in zip(lines, taken, strict=False):
-            read_to = number + 1
+        for line in workload.read():
+            read_to += 1
             yield line
 
     output = bare_loop(reading(), PARTITION, read)
@@ -70,19 +67,21 @@ def loop(read: Read, workload: Workload) -> Iterator[Run]:
             pass
         return read_to
 
-    yield run
+    return run
 
 
-@contextmanager
-def core(workload: Workload, *chosen: str) -> Iterator[Run]:
-    with directory() as place:
-        yield partial(_run, in_process(workload.read(), place, *chosen)[0])
+def core(workload: Workload, place: Path, *chosen: str) -> Run:
+    return partial(_run, in_process(workload.read(), place, *chosen)[0])
 
 
-@contextmanager
-def worker(workload: Workload) -> Iterator[Run]:
-    with directory() as place:
-        yield partial(_run, on_files(workload.read(), place).cycle)
+def worker(workload: Workload, place: Path) -> Run:
+    return partial(_run, on_files(workload.read(), place).cycle)
+
+
+def _run(cycle: Cycle, to: int) -> int:
+    while cycle.metrics.counts["records"] < to:
+        cycle.run_once()
+    return int(cycle.metrics.counts["records"])
 
 
 _EVENTS = "ipf.processing-data.ingress.events"
@@ -91,11 +90,11 @@ _PASS_THROUGH = (
     f'{_EVENTS}.mapped {{ flow = "value:flow", sequence = "value:sequence" }}',
     override("handler", "pass-through"),
 )
-MEASURED: dict[str, Callable[[Workload], AbstractContextManager[Run]]] = {
+MEASURED: dict[str, Callable[[Workload, Path], Run]] = {
     "bare loop, trusting": partial(loop, trusting),
     "bare loop": partial(loop, checked),
     "core in process": core,
-    "pass-through": lambda workload: core(workload, *_PASS_THROUGH),
+    "pass-through": lambda workload, place: core(workload, place, *_PASS_THROUGH),
     "whole worker": worker,
 }
 GOALS = {"core in process": 0.6, "whole worker": 0.4}
@@ -123,52 +122,31 @@ def _by_unit(lines: Iterable[bytes]) -> Output:
     return output
 
 
-def _run(cycle: Cycle, to: int) -> int:
-    while cycle.metrics.counts["records"] < to:
-        cycle.run_once()
-    return int(cycle.metrics.counts["records"])
+_here: dict[str, Any] = {}
+"""What a process of its own runs, and how far it has come."""
 
 
-class Stepped:
-    """One of them in a process of its own, which runs on by a slice at each call."""
-
-    def __init__(self, name: str, workload: Workload, step: int, stack: ExitStack) -> None:
-        spawn = get_context("spawn")
-        self._pipe, theirs = spawn.Pipe()
-        self._workload, self._step, self._to = workload, step, 0
-        process = spawn.Process(target=_serve, args=(name, workload, theirs), daemon=True)
-        process.start()
-        stack.callback(process.kill)
-        theirs.close()
-        self._pipe.recv()
-
-    def __call__(self) -> Figures:
-        self._to = min(self._to + self._step, self._workload.lines)
-        self._pipe.send(self._to)
-        figures: Figures = self._pipe.recv()
-        return figures
-
-
-def _serve(name: str, workload: Workload, pipe: Connection) -> None:
-    with MEASURED[name](workload) as run:
+def _slice(name: str, workload: Workload, place: Path) -> Figures:
+    """Run on by a slice. The first one begins, and warms up."""
+    if not _here:
+        _here.update(run=MEASURED[name](workload, place), read=0)
         calm_collector()
-        pipe.send(None)
-        before = 0
-        while True:
-            to = pipe.recv()
-            watch = Stopwatch()
-            read_to = run(to)
-            pipe.send(watch.spent().of_each(max(1, read_to - before)))
-            before = read_to
+    before, watch = _here["read"], Stopwatch()
+    _here["read"] = _here["run"](min(before + _SLICE, workload.lines))
+    return watch.spent().of_each(max(1, _here["read"] - before))
 
 
 def in_lockstep(chosen: Any, workload: Workload) -> None:
     with ExitStack() as stack:
-        running = {name: Stepped(name, workload, chosen.slice, stack) for name in MEASURED}
-        for each in running.values():
-            each()  # The first slice warms up.
-        chosen.rounds = workload.lines // chosen.slice - 1
-        measure(chosen, [Case(name, each, "bare loop", GOALS.get(name, "")) for name, each in running.items()])
+        cases = []
+        for name in MEASURED:
+            place = stack.enter_context(directory())
+            process = stack.enter_context(get_context("spawn").Pool(1))
+            step = partial(process.apply, _slice, (name, workload, place))
+            step()
+            cases.append(Case(name, step, "bare loop", GOALS.get(name, "")))
+        chosen.rounds = workload.lines // _SLICE - 1
+        measure(chosen, cases)
 
 
 def instructions(name: str, workload: Workload) -> Figures:
@@ -186,14 +164,14 @@ def _count_to(name: str, workload: Workload, envelopes: int) -> int:
 
 
 def run_only(name: str, file: str, envelopes: str) -> None:
-    with MEASURED[name](Workload(Path(file), _MANY + _FEW)) as run:
-        run(int(envelopes))
+    with directory() as place:
+        MEASURED[name](Workload(Path(file), _MANY + _FEW), place)(int(envelopes))
         sys.stdout.flush()
         os._exit(0)  # What a process does at its end is no work for an envelope.
 
 
 def main() -> None:
-    chosen = arguments(__doc__, large={"envelopes": 1_000_000}, envelopes=200_000, slice=1_000, instructions=False, run=[""])
+    chosen = arguments(__doc__, large={"envelopes": 1_000_000}, envelopes=200_000, instructions=False, run=[""])
     if chosen.run != [""]:
         run_only(*chosen.run)
     if chosen.instructions:

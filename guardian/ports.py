@@ -93,8 +93,9 @@ class OutputRecord(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def lane(self) -> bytes | None:
-        """What the record has its order in: its unit. None: it has none."""
-        return dict(self.headers).get(f"{self.prefix}{UNIT_OF_WORK}", self.key) if self.prefix else self.key
+        """The unit that the record has its order in, which its key need not name. None: it has none."""
+        unit = f"{self.prefix}{UNIT_OF_WORK}"
+        return next((value for name, value in reversed(self.headers) if name == unit), self.key)
 
 
 class Position(msgspec.Struct, frozen=True):

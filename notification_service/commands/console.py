@@ -174,6 +174,7 @@ def _serve(configuration: Configuration, lifeline: int | None) -> None:
                 sources.find_delivery,
                 made.groups,
                 sources.find_bridge,
+                sources.find_aggregation,
             )
             endpoints.append(Endpoint(make_metrics_application(collector), measured, proxies=settings.proxy.addresses))
         file = console_file(configuration.notification.run_directory)

@@ -1,4 +1,4 @@
-"""`resequencer demo`: runs the main job on simulated payments or on pain.001 documents, and prints what came of it."""
+"""`resequencer demo`: runs the main job on simulated payments, pain.001 documents or orders of a shop, and prints the result."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -28,11 +28,12 @@ from notification_service.commands.verify import make_groups_check, refuse_forei
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.scan import scan_output
-from notification_service.connectors.line_format import Line, decode_line
+from notification_service.connectors.line_format import Line, decode_line, encode_line
+from notification_service.events.pass_through import PASS_THROUGH
 from notification_service.payments.iso20022.pain002_schema import render_report_xml
 from notification_service.simulator import arguments as argument_types
 from notification_service.simulator.expectation import ExpectedUnit
-from notification_service.simulator.generate.plan import SAMPLES, Plan
+from notification_service.simulator.generate.plan import SAMPLES, Events, Plan
 from notification_service.simulator.generate.simulation import Summary, simulate
 from notification_service.simulator.verify.group_check import GroupsCheck, MessageOutcome
 from notification_service.simulator.verify.story import arrivals_of, find_unit, render_story
@@ -42,7 +43,8 @@ from notification_service.status.report import State, StatusReport
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.service_process import ServiceProcess
 from notification_service.wiring.aggregation import payments_store
-from resequencer.errors import ResequencerError
+from notification_service.wiring.composition import make_decoder
+from resequencer.errors import ConfigurationError, ResequencerError
 
 
 def readable(value: bytes, target_type: str) -> str:
@@ -90,7 +92,7 @@ def show_verdict(console: Console, verdict: Verdict) -> None:
 
 
 def show_story(console: Console, configuration: Configuration, expected: Path) -> bool:
-    """Show the story of one unit and its last report; return whether the output agrees with the unit's own code."""
+    """Show the story of one unit and its last notification; return whether the output agrees with the unit's own code."""
     with expected.open("rb") as lines:
         unit = find_unit(lines)
     if unit is None:
@@ -106,7 +108,8 @@ def show_console(console: Console, command: Sequence[str]) -> None:
 
 
 def _show(console: Console, configuration: Configuration, unit: ExpectedUnit) -> bool:
-    telling = tell(arrivals_of(unit, configuration.ingress.file_directory), configuration)
+    arrivals = arrivals_of(unit, configuration.ingress.file_directory, make_decoder(configuration))
+    telling = tell(arrivals, configuration)
     output = read_output(unit.unit, configuration.notification.output_directory / "notifications.jsonl")
     console.print(f"\nThe story of [bold]{unit.unit}[/bold]")
     for line in render_story(telling.steps):
@@ -114,10 +117,15 @@ def _show(console: Console, configuration: Configuration, unit: ExpectedUnit) ->
     does_agree = agrees(telling, output)
     if not does_agree:
         console.print("the order of the service's output differs from the order that its own code decides", style="red")
-    if output.values:
+    if not output.lines:
+        return does_agree
+    if configuration.notification.handler == PASS_THROUGH:
+        console.print("\nIts last event, as it left")
+        text, language = msgspec.json.format(encode_line(output.lines[-1]), indent=2).decode(), "json"
+    else:
         console.print("\nIts last pain.002")
-        text = readable(output.values[-1], configuration.notification.target_type)
-        console.print(Syntax(text, "xml", background_color="default"), soft_wrap=True)
+        text, language = readable(output.lines[-1].content, configuration.notification.target_type), "xml"
+    console.print(Syntax(text, language, background_color="default"), soft_wrap=True)
     return does_agree
 
 
@@ -207,11 +215,20 @@ _ALL_IN_THE_RUN_DIRECTORY = (
     "payment-status-notification.transport=file",
     "payment-status-notification.file.directory=null",
     "payment-status-notification.storage.embedded.file=null",
-    "payment-status-notification.aggregation.enabled=true",
     "payment-status-notification.aggregation.directory=null",
     "payment-status-notification.aggregation.facts.directory=null",
 )
 """Overrides of the demo: simulated payments must not get among real ones, whatever the configuration says."""
+
+_OF_EVENTS = {
+    Events.PAYMENTS: ("payment-status-notification.aggregation.enabled=true",),
+    Events.SHOP: (
+        "ipf.processing-data.ingress.events.format=cloudevents",
+        "payment-status-notification.handler=pass-through",
+        "payment-status-notification.aggregation.enabled=false",
+    ),
+}
+"""And those of each kind of events."""
 
 
 class TookTooLong(ResequencerError):
@@ -219,11 +236,18 @@ class TookTooLong(ResequencerError):
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--units", type=argument_types.positive, default=_UNITS, help="payments (default: %(default)s)")
+    parser.add_argument("--units", type=argument_types.positive, default=_UNITS, help="payments or orders (default: %(default)s)")
     parser.add_argument(
         "--seed",
         type=argument_types.count,
         help="the same seed makes the same envelopes (default: a random one, which is printed)",
+    )
+    parser.add_argument(
+        "--events",
+        choices=[*Events],
+        type=Events,
+        default=Events.PAYMENTS,
+        help="payments (default), or shop: orders of a shop as CloudEvents, which leave as they came",
     )
     parser.add_argument(
         "--delivery", action="store_true", help="then deliver the notifications to a receiver that sleeps, forgets and refuses"
@@ -235,11 +259,15 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def demo(arguments: Namespace) -> ExitCode:
     """Run the demo. All files are under run/demo-<seed>/ afterwards. Exit code 0 only if this run kept every promise."""
+    events = arguments.events
+    if events is Events.SHOP and (arguments.delivery or arguments.pain001 != list(SAMPLES)):
+        raise ConfigurationError("demo", "--events shop has no payments: do not give --pain001 or --delivery with it")
     seed = draw_seed() if arguments.seed is None else arguments.seed
     run_directory = _fresh_directory(seed)
     overrides = [
         *arguments.overrides,
         *_ALL_IN_THE_RUN_DIRECTORY,
+        *_OF_EVENTS[events],
         f'payment-status-notification.run-directory="{run_directory}"',
         f"payment-status-notification.resequencer.stash-timeout={_STASH_TIMEOUT}",
     ]
@@ -247,9 +275,10 @@ def demo(arguments: Namespace) -> ExitCode:
     refuse_foreign_handler(configuration)
     # The service must be stopped on SIGTERM, too.
     signal(SIGTERM, default_int_handler)
-    plan = Plan(arguments.units, seed, pain001=tuple(arguments.pain001), late_after_ms=0)
+    plan = Plan(arguments.units, seed, pain001=tuple(arguments.pain001), late_after_ms=0, events=events)
     console = Console()
-    console.print(f"{plan.units} payments from {len(plan.pain001)} pain.001 files, seed {seed}; all files in {run_directory}/")
+    what = "orders of a shop" if events is Events.SHOP else f"payments from {len(plan.pain001)} pain.001 files"
+    console.print(f"{plan.units} {what}, seed {seed}; all files in {run_directory}/")
     service = _arguments(arguments.config, overrides)
     run = _Run(configuration, plan, service, console)
     code = run.show() if run.play() else ExitCode.FAILED
@@ -286,8 +315,9 @@ class _Run:
             try:
                 self._feed(progress, task)
                 codes["service"] = self._service.stop() if self._service else 1
-                self._count_groups(progress, task)
-                codes["groups"] = self._groups.stop() if self._groups else 1
+                if self._configuration.aggregation.is_enabled:
+                    self._count_groups(progress, task)
+                    codes["groups"] = self._groups.stop() if self._groups else 1
             finally:
                 for process in (self._service, self._groups):
                     if process:
@@ -304,14 +334,15 @@ class _Run:
         assert status is not None
         show_table(self._console, summary, status, self._speed)
         check = make_groups_check(self._configuration)
-        assert check is not None, "the demo counts groups"
         verdict = verify_output(self._configuration, self._expected, check=check)
-        show_groups(self._console, check)
+        if check is not None:
+            show_groups(self._console, check)
         show_verdict(self._console, verdict)
         does_agree = show_story(self._console, self._configuration, self._expected)
-        show_report(self._console, self._configuration)
+        if check is not None:
+            show_report(self._console, self._configuration)
         # No deadline of a group can have passed.
-        is_good = verdict.is_good and does_agree and not check.counts().incomplete
+        is_good = verdict.is_good and does_agree and (check is None or not check.counts().incomplete)
         return ExitCode.DONE if is_good else ExitCode.FAILED
 
     def _feed(self, progress: Progress, task: TaskID) -> None:
@@ -345,7 +376,8 @@ class _Run:
         if self._service is not None:
             return None
         self._service = ServiceProcess(self._arguments, self._directory / "service.log")
-        self._groups = ServiceProcess(self._arguments, self._directory / "groups.log", ("groups", "run"))
+        if self._configuration.aggregation.is_enabled:
+            self._groups = ServiceProcess(self._arguments, self._directory / "groups.log", ("groups", "run"))
         self._watch(lambda report: report.state == State.READY, "the start")
         return monotonic()
 

@@ -1,4 +1,4 @@
-"""`resequencer simulate`: writes envelopes of simulated payment flows into the configured input."""
+"""`resequencer simulate`: writes envelopes of simulated payment flows, or orders of a shop, into the configured input."""
 
 import sys
 from argparse import Namespace
@@ -14,11 +14,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from guardian.backoff import BackoffSettings, RetryWithBackoff
 from notification_service.commands.command import say
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.sections import TransportType
-from notification_service.configuration.transports import jms_source_settings, kafka_source_settings
+from notification_service.configuration.schema import path_of
+from notification_service.configuration.sections import Resequencers, TransportType
+from notification_service.configuration.transports import jms_source_settings, kafka_source_settings, sinks_of
+from notification_service.events.settings import CLOUDEVENTS, FORMAT_KEY, IPF
 from notification_service.simulator.arguments import Judge, plan_from
 from notification_service.simulator.generate.input import Input, InputFiles
-from notification_service.simulator.generate.plan import Plan
+from notification_service.simulator.generate.plan import Events, Plan
 from notification_service.simulator.generate.simulation import Pacer, Summary, simulate_into
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.wiring.regions import subscribe_for_verify
@@ -32,7 +34,7 @@ def simulate(arguments: Namespace) -> ExitCode:
     configuration = load(arguments.config, arguments.overrides)
     judge = Judge(configuration.resequencer.longest_deadline_ms, configuration.ingress.max_record_bytes)
     try:
-        plan = plan_from(arguments, drawn_seed=draw_seed(), judge=judge)
+        plan = plan_from(arguments, drawn_seed=draw_seed(), judge=judge, events=simulated_events(configuration))
     except ValueError as error:
         raise ConfigurationError("simulate", str(error)) from error
     if configuration.ingress.transport is not TransportType.FILE:
@@ -53,6 +55,25 @@ def simulate(arguments: Namespace) -> ExitCode:
         return ExitCode.FAILED
     sys.stdout.write(_summary_text(summary, pacer.rate, as_json=arguments.json))
     return ExitCode.DONE
+
+
+def simulated_events(configuration: Configuration) -> Events:
+    """Return what the simulator writes for the service: what its format of events reads.
+
+    Raises:
+        ConfigurationError: The simulator has nothing for it.
+    """
+    name = configuration.ingress.events.format
+    if name == IPF:
+        return Events.PAYMENTS
+    if name != CLOUDEVENTS:
+        raise ConfigurationError(FORMAT_KEY, f"is {name}: simulate writes payments (ipf) and orders of a shop (cloudevents)")
+    transports = {configuration.ingress.transport, *sinks_of(configuration)}
+    if configuration.bridge.is_enabled or not transports <= {TransportType.FILE, TransportType.KAFKA}:
+        raise ConfigurationError(FORMAT_KEY, "is cloudevents: simulate writes them to files and to Kafka, without a bridge")
+    if configuration.resequencer.first_sequence != 1:
+        raise ConfigurationError(path_of(Resequencers, "first_sequence"), "is not 1: simulated numbers begin with 1")
+    return Events.SHOP
 
 
 def draw_seed() -> int:

@@ -8,6 +8,7 @@ from contextlib import closing, nullcontext
 from heapq import nsmallest
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -33,23 +34,21 @@ from notification_service.console.find_unit import (
 from notification_service.console.sources import Sources
 from notification_service.console.unit_story import UnitStory
 from notification_service.console.waiting import WaitingUnit
-from notification_service.events.format import DecodingSettings
-from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.envelope import DataEnvelope
-from notification_service.payments.payment_data import LATEST_OBJECTS, PaymentData
-from notification_service.simulator.verify.story import Arrival, Step, StepKind
+from notification_service.simulator.verify.story import Step, StepKind
 from notification_service.status.report import UnitWait
 from notification_service.status.service_report import ServiceReport
 from notification_service.supervision.exit_code import ExitCode
-from notification_service.wiring.composition import make_strategy_of
+from notification_service.wiring.composition import make_data_handler_of, make_strategy_of
 from notification_service.wiring.console import console_sources
 from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.errors import ResequencerError
+from resequencer.event import Event
 from resequencer.handler import Handled, Marks
 from resequencer.keys.value_types import Duration
 from resequencer.notification import notification_id
 from resequencer.printable import counted, printable
-from resequencer.record import Origin, Partition, Record
+from resequencer.record import Partition
 from resequencer.storage_port import StorageUnavailable, Waits
 from resequencer.turn.decide import take_turn
 from resequencer.turn.turn import Turn, TurnContext
@@ -275,52 +274,47 @@ class Telling(msgspec.Struct, frozen=True):
     """The steps of the story, and the envelopes in the order in which they were handled."""
 
     steps: tuple[Step, ...]
-    handled: tuple[DataEnvelope, ...]
+    handled: tuple[Event, ...]
 
 
 class Output(msgspec.Struct, frozen=True):
-    """A unit's notifications in the order of the output: ids and values."""
+    """A unit's notifications in the order of the output: ids and records."""
 
     ids: tuple[str, ...]
-    values: tuple[bytes, ...]
+    lines: tuple[Line, ...]
 
 
 class _Listener:
     """A handler that only records which envelopes were handled."""
 
     def __init__(self) -> None:
-        self.heard: list[DataEnvelope] = []
+        self.heard: list[Event] = []
 
-    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
+    def handle(self, envelope: Event, data: Any, marks: Marks, now: Instant) -> Handled:
         del data, marks, now
         self.heard.append(envelope)
         return Handled()
 
 
-def tell(arrivals: Sequence[Arrival], configuration: Configuration) -> Telling:
+def tell(arrivals: Sequence[Event], configuration: Configuration) -> Telling:
     """Return the decisions of the unit's own pure code about these arrivals, one after the other."""
     strategy, listener = make_strategy_of(configuration), _Listener()
-    context = TurnContext(strategy, listener, LATEST_OBJECTS, configuration.resequencer, Random(0))  # noqa: S311 - nothing is retried here.
-    decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence))
+    data = make_data_handler_of(configuration)
+    context = TurnContext(strategy, listener, data, configuration.resequencer, Random(0))  # noqa: S311 - nothing is retried here.
     unit = context.new_unit("")
     steps: list[Step] = []
-    events = {arrival.envelope_id: ", ".join(arrival.events) for arrival in arrivals}
-    for arrival in arrivals:
-        envelope = _decoded(arrival, decoder)
+    for envelope in arrivals:
         before = len(listener.heard)
         turn = take_turn(unit, (envelope,), (), 0, context)
-        steps.append(_step(StepKind.ARRIVED, envelope, events))
-        steps += _consequences(envelope, turn, listener.heard[before:], events)
+        steps.append(_step(StepKind.ARRIVED, envelope))
+        steps += _consequences(envelope, turn, listener.heard[before:])
     return Telling(tuple(steps), tuple(listener.heard))
 
 
 def read_output(unit: str, notifications: Path) -> Output:
     """Read this unit's notifications from the output file and its rotated files."""
-    ids, values = [], []
-    for line in _lines_of(unit, notifications):
-        ids.append(own_texts(line.headers)[NOTIFICATION_ID])
-        values.append(line.content)
-    return Output(tuple(ids), tuple(values))
+    lines = tuple(_lines_of(unit, notifications))
+    return Output(tuple(own_texts(each.headers)[NOTIFICATION_ID] for each in lines), lines)
 
 
 def agrees(telling: Telling, output: Output) -> bool:
@@ -329,35 +323,31 @@ def agrees(telling: Telling, output: Output) -> bool:
     Events without a setting cause no notification.
     """
     decided = [
-        notification_id(envelope.unit, envelope.envelope_id, index)
-        for envelope in telling.handled
-        for index, _ in enumerate(envelope.process_objects)
+        notification_id(event.unit, event.event_id, index) for event in telling.handled for index, _ in enumerate(_names(event))
     ]
     published = set(output.ids)
     return list(output.ids) == [each for each in decided if each in published]
 
 
-def _consequences(envelope: DataEnvelope, turn: Turn, handled: Sequence[DataEnvelope], events: dict[str, str]) -> Iterator[Step]:
+def _consequences(envelope: Event, turn: Turn, handled: Sequence[Event]) -> Iterator[Step]:
     if turn.duplicates:
-        yield _step(StepKind.DUPLICATE, envelope, events, "dropped")
+        yield _step(StepKind.DUPLICATE, envelope, "dropped")
     elif turn.added:
         waits = turn.waits
-        yield _step(StepKind.STASHED, envelope, events, f"waits for {waits.waits_for}" if waits else "")
+        yield _step(StepKind.STASHED, envelope, f"waits for {waits.waits_for}" if waits else "")
     for each in handled:
-        yield _step(StepKind.HANDLED, each, events)
+        yield _step(StepKind.HANDLED, each)
 
 
-def _step(kind: StepKind, envelope: DataEnvelope, events: dict[str, str], note: str = "") -> Step:
-    return Step(kind, envelope.sequence or 0, envelope.flow, events.get(envelope.envelope_id, ""), note)
+def _step(kind: StepKind, event: Event, note: str = "") -> Step:
+    return Step(kind, event.sequence or 0, event.flow, ", ".join(_names(event)), note)
 
 
-def _decoded(arrival: Arrival, decoder: EnvelopeDecoder) -> DataEnvelope:
-    line = decode_line(arrival.line)
-    assert isinstance(line, Line)
-    origin = Origin(Partition("story", arrival.partition), arrival.offset)
-    envelope = decoder.decode(Record(origin, line.value, line.key, line.headers))
-    assert isinstance(envelope, DataEnvelope)
-    return envelope
+def _names(event: Event) -> tuple[str, ...]:
+    """Return what the event says that happened: its process objects, in other formats its type."""
+    if isinstance(event, DataEnvelope):
+        return tuple(each.event_name or "" for each in event.process_objects)
+    return event.parts or ("",)
 
 
 def _lines_of(unit: str, notifications: Path) -> Iterator[Line]:

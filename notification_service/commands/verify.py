@@ -12,14 +12,15 @@ import msgspec
 
 from guardian.ports import Channel
 from notification_service.commands.command import say
-from notification_service.commands.simulate import expected_file, new_retry, pause, steady_ms
+from notification_service.commands.simulate import expected_file, new_retry, pause, simulated_events, steady_ms
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Notifications, TransportType
 from notification_service.configuration.transports import jms_sink_settings, kafka_settings, sinks_of, xms_sink_settings
 from notification_service.connectors.region_port import Repeats
-from notification_service.events.pass_through import PAYMENTS
+from notification_service.events.pass_through import PASS_THROUGH, PAYMENTS
 from notification_service.simulator.arguments import Judge, add_expected, seconds, some_seconds
+from notification_service.simulator.generate.plan import Events
 from notification_service.simulator.verify.following import Compared, FollowedOrders, Following, Look, Watch, keep_watch
 from notification_service.simulator.verify.group_check import GroupRules, GroupsCheck
 from notification_service.simulator.verify.operator_orders import OrdersLog
@@ -301,12 +302,14 @@ def _read_log(configuration: Configuration) -> OrdersLog:
 
 
 def refuse_foreign_handler(configuration: Configuration) -> None:
-    """Raise ConfigurationError if a user's own handler is configured, also of data: the simulator cannot expect what it makes."""
+    """Raise ConfigurationError if the simulator cannot expect what the handler makes, or one of data."""
     handler = configuration.notification.handler
-    if handler != PAYMENTS:
+    is_shop = simulated_events(configuration) is Events.SHOP
+    if handler != (PASS_THROUGH if is_shop else PAYMENTS):
+        whose = "does not fit what simulate writes" if handler in (PAYMENTS, PASS_THROUGH) else "is a handler of your own"
         problem = (
-            f"{handler!r} is a handler of your own, so the expected notifications are unknown; verify needs null. To check ids, "
-            "order and marks, use `resequencer audit`"
+            f"{handler!r} {whose}, so the expected notifications are unknown; verify needs "
+            f"{PASS_THROUGH if is_shop else 'null'}. To check ids, order and marks, use `resequencer audit`"
         )
         raise ConfigurationError(path_of(Notifications, "handler"), problem)
     own = handler_settings(configuration).data_handler
@@ -324,6 +327,8 @@ def _rules(configuration: Configuration, strategy: str | None) -> Rules:
         resequencer.pds_data_keys,
         configuration.notification.target_type,
         configuration.resequencer.shortest_deadline_ms,
+        resequencer.required_parts,
+        resequencer.order_by,
     )
 
 

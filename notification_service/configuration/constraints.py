@@ -17,7 +17,7 @@ from notification_service.configuration.sections import Ingress, Notifications, 
 from notification_service.configuration.storages import ARCHIVABLE, STORAGE_TYPE, kind_named
 from notification_service.console.access.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
 from notification_service.delivery.settings import DeliverySettings, WorkerSettings
-from notification_service.events.mapped import KEY, Mapping
+from notification_service.events.mapped import DIGEST, KEY, POSITION, Mapping
 from notification_service.events.own_data import LATEST_OBJECTS_NAME, NO_DATA_NAME
 from notification_service.events.pass_through import PASS_THROUGH, PAYMENTS
 from notification_service.events.settings import IPF, MAPPED, EventsSettings
@@ -134,12 +134,16 @@ def _counts_payments(values: Values) -> bool:
 
 
 def _orders_by_number(values: Values) -> bool:
-    by_number = values[_STRATEGY] == "WINDOW" and values[_ORDER_BY] == OrderBy.SEQUENCE
+    by_number = bool(values[_STRATEGY] == "WINDOW" and values[_ORDER_BY] == OrderBy.SEQUENCE)
     return by_number or values[_STRATEGY] in ("SEQUENCE", "STRICT_SEQUENCE")
 
 
 def _orders_by_time(values: Values) -> bool:
     return bool(values[_STRATEGY] == "WINDOW" and values[_ORDER_BY] == OrderBy.TIME)
+
+
+def _orders_by_links(values: Values) -> bool:
+    return bool(values[_STRATEGY] == "PREVIOUS")
 
 
 _HANDLER, _DATA_HANDLER = path_of(Notifications, "handler"), path_of(Notifications, "data_handler")
@@ -163,6 +167,21 @@ _EVENTS_CONSTRAINTS = (
     _is_mapped(_STRATEGY, path_of(Mapping, "time"), _orders_by_time, "orders by times, and none is mapped"),
     _is_mapped(
         _STRATEGY, path_of(Mapping, "type"), lambda values: values[_STRATEGY] == "COMPLETE", "waits for parts, and none is mapped"
+    ),
+    _is_mapped(_STRATEGY, path_of(Mapping, "previous"), _orders_by_links, "orders by the event before each, and none is mapped"),
+    Constraint(
+        (path_of(Mapping, "id"), _STRATEGY, _FORMAT),
+        lambda values: (
+            values[_FORMAT] != MAPPED
+            or not _orders_by_links(values)
+            or values[path_of(Mapping, "id")] not in (None, POSITION, DIGEST)
+        ),
+        "gives no id that another event could name, as strategy = PREVIOUS needs: give the place of the id",
+    ),
+    Constraint(
+        (_STRATEGY, _FORMAT),
+        lambda values: values[_FORMAT] != IPF or not _orders_by_links(values),
+        "is PREVIOUS, and data envelopes do not name the one before them: choose another one",
     ),
     Constraint(
         (_ORDER_BY, _STRATEGY, _FORMAT),

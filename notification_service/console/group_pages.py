@@ -256,14 +256,19 @@ class GivenAnswer(msgspec.Struct, frozen=True):
 
 def close_group(console: Console, request: Request, body: CloseBecause) -> GivenAnswer:
     """Write who does it, then give the command. A group that has been reported in full is refused with 409."""
-    key = _key(request)
-    state = get_group(console, request, key).group.state
-    if state not in CLOSABLE:
-        raise HTTPException(HTTPStatus.CONFLICT, f"the group is {state.value} already; it cannot be closed")
+    key = _closable(console, request).key
     because = reason_of(body.because)
     console.audit_log.note(request, "groups.close", group=key, because=because)
     groups_of(console).close_group(key, identity_of(request).name[:_MAX_NAME], because)
     return GivenAnswer(is_given=True)
+
+
+def _closable(console: Console, request: Request) -> GroupView:
+    """Return the group, which can be closed; an answer 409 if it has been reported in full."""
+    group = get_group(console, request, _key(request)).group
+    if group.state not in CLOSABLE:
+        raise HTTPException(HTTPStatus.CONFLICT, f"the group is {group.state.value} already; it cannot be closed")
+    return group
 
 
 def _described(key: str, head: bytes) -> GroupView | None:
@@ -437,7 +442,7 @@ class _GroupPages:
             freshness=freshness,
             is_old=self._is_old(freshness.as_of),
             facts_unit=console.sources.facts_unit,
-            stores=groups.source.find_status(),
+            stores=console.sources.find_aggregation(),
             state=state,
             states=[*states, _PROBLEMS],
             text=text,
@@ -470,10 +475,7 @@ class _GroupPages:
 
     def closing(self, request: Request) -> Response:
         """Show what closing does, and ask for the reason."""
-        group = get_group(self._console, request, _key(request)).group
-        if group.state not in CLOSABLE:
-            raise HTTPException(HTTPStatus.CONFLICT, f"the group is {group.state.value} already; it cannot be closed")
-        return self._console.page(request, "close_group.html", group=group)
+        return self._console.page(request, "close_group.html", group=_closable(self._console, request))
 
     @staticmethod
     def closed(request: Request, body: CloseBecause, answer: GivenAnswer) -> Response:

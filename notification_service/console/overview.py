@@ -106,7 +106,7 @@ def overview_routes(console: Console) -> list[Route]:
             open_proposals=console.sampler.open_proposals,
             proposed_edits=console.sampler.proposed_edits,
             groups=None if console.groups is None else console.groups.watch.glance(),
-            stores=() if console.groups is None else console.groups.source.find_status().stores,
+            stores=console.sources.find_aggregation().stores,
             has_groups=console.groups is not None,
         )
 

@@ -397,7 +397,7 @@ class ServiceCollector(Collector):
     """Reads the reports at each scrape. A worker that does not report any more keeps its last values, and is `stale`.
 
     `find_new_dead_letters` returns the new ones by reason, `find_archive_distances` those by partition; None if not known.
-    `find_delivery` returns what the delivery workers report, and `find_bridge` what the bridge does.
+    `find_delivery`, `find_bridge` and `find_aggregation` return what delivery workers, bridge and aggregation workers report.
     """
 
     find_report: Callable[[], ServiceReport | None]
@@ -406,6 +406,7 @@ class ServiceCollector(Collector):
     find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus
     groups: Groups | None = None
     find_bridge: Callable[[], BridgeStatus] = BridgeStatus
+    find_aggregation: Callable[[], AggregationStatus] = AggregationStatus
 
     def collect(self) -> Iterator[Metric]:
         found = self.find_report()
@@ -423,7 +424,7 @@ class ServiceCollector(Collector):
         yield from _metrics(SCHEDULE_METRICS, ("schedule",), [((each.schedule,), each) for each in delivery.schedules])
         groups = self.groups
         totals = None if groups is None else groups.watch.glance()
-        yield from aggregation_metrics(AggregationStatus() if groups is None else groups.source.find_status(), totals)
+        yield from aggregation_metrics(self.find_aggregation(), totals)
         yield from bridge_metrics(self.find_bridge())
         for each in METRICS:
             yield _family(each, workers)
@@ -497,7 +498,7 @@ def _buckets(report: HistogramReport) -> list[tuple[str, float]]:
 
 AGGREGATION_WORKERS = (
     "aggregation_workers_running",
-    "How many aggregation workers of the service run; absent where payments of messages are not counted.",
+    "How many aggregation workers of the service run; absent without aggregation.",
 )
 STORE_GAUGES: Mapping[str, tuple[str, Callable[[StoreStatus], float]]] = {
     "aggregation_store_stands_still": (

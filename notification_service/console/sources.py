@@ -53,7 +53,7 @@ class RegionControl(Protocol):
 class GroupSource(Protocol):
     """The groups of a service. Whatever is opened is used by one thread, and closed by its user.
 
-    Any call but `find_status` may raise the errors of a transport (guardian/ports.py).
+    Any call may raise the errors of a transport (guardian/ports.py).
     """
 
     def claim(self) -> Path:
@@ -71,10 +71,6 @@ class GroupSource(Protocol):
     def open_commands(self) -> CommandWriter: ...
 
     def open_completions(self) -> CompletionsLog: ...
-
-    def find_status(self) -> AggregationStatus:
-        """Return what the aggregation workers on this machine report."""
-        ...
 
 
 class ArchiveDistance(NamedTuple):
@@ -118,7 +114,7 @@ class Sources(NamedTuple):
     `find_delivery` returns what the delivery workers of the service on this machine report. `direct_receivers` are the receivers
     that are delivered to straight from topics. `order_delivery` gives an order for a partition of one of them, and returns the
     outcome, None if it has none within so many seconds. It may raise OrderRefused, and is None where there are no such receivers.
-    `find_bridge` returns what the bridge reports.
+    `find_bridge` and `find_aggregation` return what the bridge and the aggregation workers on this machine report.
     `groups` are the payments of messages, None where they are not counted.
     `regions` takes orders for regions, None where none can be given.
     `clock` is the machine's, which pages show; by `steady_clock` the audit log and the history are dated and deleted.
@@ -148,6 +144,7 @@ class Sources(NamedTuple):
     direct_receivers: tuple[str, ...] = ()
     order_delivery: OrderDelivery | None = None
     find_bridge: Callable[[], BridgeStatus] = BridgeStatus
+    find_aggregation: Callable[[], AggregationStatus] = AggregationStatus
     groups: GroupSource | None = None
     regions: RegionControl | None = None
 

@@ -35,6 +35,9 @@ _REQUIRED = ("specversion", "id", "source", "type")
 _TEXTS = frozenset((*_REQUIRED, "subject", "time", "datacontenttype", "dataschema"))
 """The specification's own attributes: texts also in JSON. Extensions may be numbers and booleans there."""
 _DATA = ("data", "data_base64")
+_PREVIOUS = "previousid"
+"""An extension of ours: the `id` of the event before this one, of the same source."""
+
 _ATTRIBUTE_BYTES = 150
 """Memory of an attribute beside its text: two strings and their place in a table."""
 
@@ -46,8 +49,8 @@ class CloudEvent(Event, frozen=True, gc=False):
     """A CloudEvent. `attributes` are its context attributes by name, each as the text that the specification gives it.
 
     `unit` is the attribute `partitionkey`, else `subject`; `flow` is `source`; `parts` is `type`. `event_id` is a digest of
-    `source` and `id`, which together identify an event. `data` is None if there is none; in structured mode it is JSON, or what
-    was encoded in base64.
+    `source` and `id`, which together identify an event; `previous` is that of `source` and the extension `previousid`. `data` is
+    None if there is none; in structured mode it is JSON, or what was encoded in base64.
     """
 
     attributes: dict[str, str] = msgspec.field(default_factory=dict)
@@ -72,12 +75,14 @@ class CloudEventDecoder(RecordDecoder[CloudEvent]):
         sequence = self._sequence(_number(attributes.get("sequence")))
         time = self._time(read_instant(attributes["time"]) if "time" in attributes else None, "time")
         parts = (checked_id("type", kind),)
-        event_id = short_digest(f"{source}\0{checked_text('id', attributes['id'])}".encode())
-        digest = contents_digest(record, flow, sequence, parts, time, None)
+        event_id = _event_id(source, checked_text("id", attributes["id"]))
+        before = attributes.get(_PREVIOUS)
+        previous = _event_id(source, checked_text(_PREVIOUS, before)) if before else None
+        digest = contents_digest(record, flow, sequence, parts, time, previous)
         weight = _ATTRIBUTE_BYTES * len(attributes)
         return CloudEvent(
             _unit(attributes), flow, sequence, event_id, hash_id(event_id), digest, record, parts, weight, time=time,
-            attributes=attributes, data=data,
+            previous=previous, attributes=attributes, data=data,
         )  # fmt: skip
 
 
@@ -177,6 +182,11 @@ def _unit(attributes: dict[str, str]) -> str:
         if attributes.get(name):
             return checked_id(name, attributes[name])
     raise Refused(DeadLetterReason.NO_UNIT_OF_WORK, "partitionkey and subject are missing; set one to the unit of work")
+
+
+def _event_id(source: str, identifier: str) -> str:
+    """Return the id of the event that this source gave this id."""
+    return short_digest(f"{source}\0{identifier}".encode())
 
 
 def _short(source: str) -> str:

@@ -36,11 +36,11 @@ class EventMessage(msgspec.Struct, frozen=True, gc=False):
     """A notification of a user's own handler of events that are no payments. The service adds the id and its own headers.
 
     `index` counts the notifications of an event from 0. It determines the notification's id, so each is there once. `key` UNSET
-    is the unit of work. `headers` are those of the user, of other names than the service's.
+    is the unit of work. `headers` are those of the user, of other names than the service's. Value and key may be null.
     """
 
     index: int
-    value: bytes
+    value: bytes | None
     key: bytes | UnsetType | None = UNSET
     headers: Headers = ()
 
@@ -110,7 +110,7 @@ class ForeignEventHandler:
         if type(index) is not int or not 0 <= index < _MAX_INDEX or index in used:
             raise PermanentError(f"{self._who} gave the index {index!r:.50}; number the messages of an event, each once, from 0")
         used.add(index)
-        if not isinstance(value, bytes) or not isinstance(key, bytes | None):
+        if not (isinstance(value, bytes | None) and isinstance(key, bytes | None)):
             raise PermanentError(
                 f"{self._who} gave a {type(value).__name__} as value and a {type(key).__name__} as key; give bytes"
             )
@@ -124,16 +124,7 @@ class ForeignEventHandler:
             *trace_headers(record.headers),
         )
         headers = (*self._own(message.headers), *ours)
-        # A subclass of bytes, such as numpy's, could not be stored.
-        return Notification(
-            identifier,
-            event.unit,
-            STATUS,
-            b"".join((value,)),
-            headers,
-            record.origin,
-            key=None if key is None else b"".join((key,)),
-        )
+        return Notification(identifier, event.unit, STATUS, _plain(value), headers, record.origin, key=_plain(key))
 
     def _own(self, headers: Any) -> Headers:
         own = tuple((name, b"".join((value,))) for name, value in headers)
@@ -144,3 +135,8 @@ class ForeignEventHandler:
         if (reserved := find_reserved(own)) is not None:
             raise PermanentError(f"{self._who} gave the header {shown(reserved)}, which is the service's; choose another name")
         return own
+
+
+def _plain(found: bytes | None) -> bytes | None:
+    """Return it as bytes: a subclass, such as numpy's, could not be stored."""
+    return None if found is None else b"".join((found,))

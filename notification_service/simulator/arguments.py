@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from notification_service.simulator.generate.plan import SAMPLES, Bursts, Flows, Keys, Numbering, Plan, Schema
+from notification_service.simulator.generate.plan import SAMPLES, Bursts, Events, Flows, Keys, Numbering, Plan, Schema
 from resequencer.clock import Instant
 
 _DAY_SECONDS = 86_400
@@ -110,7 +110,7 @@ def add_simulate_arguments(parser: ArgumentParser) -> None:
     _add_time(parser)
 
 
-def plan_from(arguments: Namespace, *, drawn_seed: int, judge: Judge) -> Plan:
+def plan_from(arguments: Namespace, *, drawn_seed: int, judge: Judge, events: Events = Events.PAYMENTS) -> Plan:
     """Return the plan for the arguments.
 
     `drawn_seed` is used without `--seed`. Late envelopes come after the deadline, unless `--late-after` is given.
@@ -141,6 +141,7 @@ def plan_from(arguments: Namespace, *, drawn_seed: int, judge: Judge) -> Plan:
         rate=arguments.rate,
         bursts=arguments.bursts,
         is_backlog=arguments.backlog,
+        events=events,
     )
 
 
@@ -159,7 +160,9 @@ def _refuse_contradictions(arguments: Namespace, judge: Judge) -> None:
 
 
 def _add_payments(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("payments")
+    group = parser.add_argument_group(
+        "payments", "With events.format = cloudevents they are orders of a shop, without --schema and --pain001."
+    )
     group.add_argument("--units", type=positive, default=_DEFAULT.units, help="payments (default: %(default)s)")
     group.add_argument("--flows", choices=[*Flows], type=Flows, default=_DEFAULT.flows, help="number of flows of a payment")
     group.add_argument(

@@ -4,7 +4,16 @@ A line is one unit or one expected dead letter, distinguished by `type`. A proce
 it.
 """
 
+from hashlib import blake2b
+
 import msgspec
+
+from resequencer.record import Headers
+
+
+def record_digest(key: bytes | None, headers: Headers, value: bytes | None) -> str:
+    """Return a digest of all bytes of a record, 32 hexadecimal digits."""
+    return blake2b(msgspec.msgpack.encode((key, headers, value)), digest_size=16).hexdigest()
 
 
 class ExpectedProcess(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -23,6 +32,8 @@ class ExpectedEnvelope(msgspec.Struct, frozen=True, omit_defaults=True):
     `parts`, `custom` and `pds` name the MDS types (in the first spelling), custom keys and PDS names that it carries.
     `duplicates` counts further records of the same content, `conflicts` those of other content under its id. The first of them
     counts: `processes` are its events. Each refused conflict has an expectation of its own in the file.
+
+    `digest` is that of the record that counts, where a record leaves as it came.
     """
 
     envelope_id: str
@@ -36,6 +47,7 @@ class ExpectedEnvelope(msgspec.Struct, frozen=True, omit_defaults=True):
     late: bool = False
     duplicates: int = 0
     conflicts: int = 0
+    digest: str | None = None
 
     @property
     def is_lost(self) -> bool:

@@ -98,10 +98,6 @@ class LocalGroups:
     def open_completions(self) -> CompletionsLog:
         return open_completions(self._configuration, self._names)
 
-    def find_status(self) -> AggregationStatus:
-        run_directory = self._configuration.notification.run_directory
-        return find_aggregation_of(self._configuration, find_service(run_directory, SystemClock().now()))
-
     def _claim(self) -> Path:
         directory = self._names.directory / _DIRECTORY
         lock = RunLock(directory, is_private=True)
@@ -259,6 +255,7 @@ def console_sources(configuration: Configuration) -> Sources:
         find_archive_distances=partial(find_archive_distances, configuration),
         find_delivery=_find_delivery_of(configuration),
         find_bridge=_find_bridge_of(configuration),
+        find_aggregation=_find_aggregation_of(configuration),
         open_ledger=partial(make_ledger, configuration) if configuration.delivery.of_ledger else None,
         direct_receivers=tuple(name for name, _ in configuration.delivery.of_topics),
         order_delivery=partial(order_delivery, configuration),
@@ -297,6 +294,11 @@ def _find_served_of(configuration: Configuration) -> Callable[[], ServedStatus]:
 def _find_delivery_of(configuration: Configuration) -> Callable[[], DeliveryStatus]:
     run_directory, clock = configuration.notification.run_directory, SystemClock()
     return lambda: find_delivery_of(configuration, find_service(run_directory, clock.now()))
+
+
+def _find_aggregation_of(configuration: Configuration) -> Callable[[], AggregationStatus]:
+    run_directory, clock = configuration.notification.run_directory, SystemClock()
+    return lambda: find_aggregation_of(configuration, find_service(run_directory, clock.now()))
 
 
 def _find_bridge_of(configuration: Configuration) -> Callable[[], BridgeStatus]:

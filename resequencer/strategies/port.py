@@ -14,8 +14,8 @@ class StrategyState(msgspec.Struct, frozen=True, array_like=True):
 class Rank(NamedTuple):
     """The place of an envelope in the stash: lowest `place` first within its `lane`, ties by arrival.
 
-    Only the top of a lane is considered, so an envelope below it must not become acceptable before it. Lanes are independent:
-    a handled envelope may make others in its own lane acceptable, and none in another lane.
+    Only the top of a lane is considered, so an envelope below it must not become acceptable before it. A handled envelope may
+    make others acceptable in its own lane and in its `next_lane`, and none in another lane.
     """
 
     lane: str
@@ -30,6 +30,9 @@ class Strategy(Protocol):
 
     One whose answers are cheap together may also have `step(state, envelope)`: the answers of `handled` and `is_late` as a tuple
     if it `accepts` the envelope, else None. It is asked instead of these three for an envelope that is handled in order.
+
+    One in which a handled envelope makes those of another lane acceptable has `next_lane(envelope)`: that lane, or None. A
+    release then begins with the envelopes whose lane is the next one of nothing that is stashed.
 
     One that orders by a time may have `arrived(envelope, at)`: the event as it counts, for one that came at this instant. With
     `releases_by_wait` the end of an event's wait releases it in order, with all that are before it, and not the whole stash.
@@ -78,7 +81,7 @@ class Strategy(Protocol):
         ...
 
     def is_late(self, state: Any, envelope: Event) -> bool:
-        """Whether a later envelope was handled before this one. Called before `handled`. Dead letters were not handled."""
+        """Whether a later envelope was handled before this one; dead letters were not. Called before `handled` and `forced`."""
         ...
 
     def missing(self, state: Any, envelope: Event) -> str:

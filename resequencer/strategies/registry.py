@@ -14,6 +14,7 @@ from resequencer.event import Event
 from resequencer.in_flight import CallKind, InFlight, Untracked
 from resequencer.strategies.completeness import Completeness
 from resequencer.strategies.port import Rank, Strategy, StrategyState
+from resequencer.strategies.previous import Previous
 from resequencer.strategies.sequence import Sequence, StrictSequence
 from resequencer.strategies.window import OrderBy, Window
 from resequencer.users_code import import_named
@@ -45,6 +46,7 @@ class ForeignStrategy:
         self.gathers = bool(strategy.gathers)
         self.releases_by_wait = bool(getattr(strategy, "releases_by_wait", False))
         self.needs_time = bool(getattr(strategy, "needs_time", False))
+        self.next_lane = None if getattr(strategy, "next_lane", None) is None else self._next_lane
         self.state_type: type[StrategyState] = strategy.state_type
         if not issubclass(self.state_type, StrategyState):
             raise TypeError("its state_type is no subclass of StrategyState")
@@ -90,6 +92,15 @@ class ForeignStrategy:
 
     def missing(self, state: Any, envelope: Event) -> str:
         return self._ask(envelope, lambda: _checked_text(self._strategy.missing(state, envelope)))
+
+    def _next_lane(self, envelope: Event) -> str | None:
+        """Return the lane that the envelope frees. If the strategy fails, the envelope is handled already, and frees none."""
+        next_lane: Callable[[Event], Any] = self._strategy.next_lane  # type: ignore[attr-defined] # It has one.
+        try:
+            lane = self._ask(envelope, lambda: next_lane(envelope))
+        except PermanentError:
+            return None
+        return None if lane is None else str(lane)
 
     def _state(self, question: Callable[[Any, Event], Any], state: Any, envelope: Event) -> Any:
         """Call a method that returns a state, and check that the state can be stored and read back.
@@ -171,6 +182,7 @@ STRATEGIES: Mapping[str, Make] = {
     "SEQUENCE": _sequence,
     "STRICT_SEQUENCE": _strict_sequence,
     "COMPLETE": _complete,
+    "PREVIOUS": lambda _: Previous(),
     "WINDOW": _window,
 }
 """The strategies that need nothing but what the engine knows of an event."""

@@ -16,9 +16,13 @@ class OrderBy(StrEnum):
 
 
 class Released(StrategyState, frozen=True, array_like=True, gc=False):
-    """The highest time or number that was released, None before the first."""
+    """The highest time or number that was released, None before the first. Dead letters do not count.
+
+    `before` is what it was before the last event was counted. `dead_lettered` goes back to it.
+    """
 
     highest: int | None = None
+    before: int | None = None
 
 
 class Window:
@@ -60,16 +64,16 @@ class Window:
         return state.highest is not None and self._place(envelope) <= state.highest
 
     def handled(self, state: Released, envelope: Event) -> Released:
-        place = self._place(envelope)
-        return Released(place) if state.highest is None or place > state.highest else state
+        place, highest = self._place(envelope), state.highest
+        return Released(place if highest is None or place > highest else highest, highest)
 
     def forced(self, state: Released, envelope: Event) -> Released:
         return self.handled(state, envelope)
 
     def dead_lettered(self, state: Released, envelope: Event) -> Released:
-        """Return the state unchanged: its successors waited for their own time alone."""
+        """Return the state as if it had not been released: what is before it is not late, and it may come again in its place."""
         del envelope
-        return state
+        return Released(state.before, state.before)
 
     def is_late(self, state: Released, envelope: Event) -> bool:
         return state.highest is not None and self._place(envelope) < state.highest

@@ -173,7 +173,7 @@ def _take(turn: Turn, envelope: Event, queued: Entry | None = None) -> None:
         turn.gather_with(envelope)
         turn.attempt(envelope, None if queued is None else entry, ahead)
         if unit.stash:
-            turn.unstash(strategy.rank(envelope).lane if entry is None else entry.lane)
+            turn.unstash(strategy.rank(envelope).lane if entry is None else entry.lane, envelope)
     else:
         _stash(turn, entry or turn.entry(envelope), is_new=queued is None)
 

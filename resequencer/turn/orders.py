@@ -76,7 +76,7 @@ def _release(turn: Turn, ordered: Ordered) -> Ended:
 
 def _skip(turn: Turn, ordered: Ordered) -> Ended:
     del ordered
-    lowest = turn.unit.lowest
+    lowest = turn.context.find_lowest(turn.unit)
     assert lowest is not None, "something waits"
     turn.current = lowest.envelope
     missing, skip = turn.missing(lowest), getattr(turn.strategy, "skip", None)

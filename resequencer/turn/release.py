@@ -7,7 +7,7 @@ from resequencer.order import OrderResult
 from resequencer.turn.retry import is_due
 from resequencer.turn.turn import Release, Turn
 from resequencer.turn.waits import deadline_at, deadline_of, end_hold, mend_deadline
-from resequencer.unit import Entry, Remainder, Wake, place_of
+from resequencer.unit import Entry, Remainder, Wake
 
 _UNAVAILABLE = 4
 """A unit whose server is unavailable may hold this many times its normal bound."""
@@ -41,16 +41,22 @@ def release(turn: Turn, cause: Wake) -> None:
 
 
 def release_stash(turn: Turn, cause: Wake, *, is_rest: bool = False) -> None:
-    """Release the stash as far as the turn's output budget allows. The next turn releases the rest, before later arrivals."""
+    """Release the stash as far as the turn's output budget allows. The next turn releases the rest, before later arrivals.
+
+    Where the end of a wait releases, a stash beyond its bound loses only the first ones: the others may still be overtaken.
+    """
     if cause is Wake.DEADLINE and turn.context.releases_by_wait:
         _release_in_order(turn)
         return
-    unit, oldest, lowest = turn.unit, turn.unit.oldest, turn.unit.lowest
+    unit, oldest, lowest = turn.unit, turn.unit.oldest, turn.context.find_lowest(turn.unit)
     if oldest is None or lowest is None:
         return
     before, missing = len(unit.stash), turn.missing(lowest)
+    ends_at_bound = turn.context.releases_by_wait and cause is Wake.BOUND and is_beyond_bound(turn)
     turn.gather_with(oldest.envelope)
-    for entry in sorted(unit.stash, key=place_of):
+    for entry in turn.context.release_order(unit):
+        if ends_at_bound and not is_beyond_bound(turn):
+            break
         _force(turn, entry)
     if unit.remainder is not None:
         unit.amend(remainder=replace(unit.remainder, cause=cause))
@@ -98,7 +104,7 @@ def try_again(turn: Turn, *, is_early: bool = False) -> None:
         _go_on(turn, retry.entry)
     else:
         turn.attempt(retry.entry.envelope, retry.entry)
-        turn.unstash(retry.entry.lane)
+        turn.unstash_again(retry.entry.lane)
     unstash_all(turn)
 
 
@@ -121,7 +127,7 @@ def resume(turn: Turn, remainder: Remainder) -> None:
         unit.amend(retry=None)
         _go_on(turn, turn.tried.entry)
     elif remainder.lane is not None:
-        turn.unstash(remainder.lane)
+        turn.unstash_again(remainder.lane)
     if remainder.cause is not None:
         release_stash(turn, remainder.cause, is_rest=True)
     unstash_all(turn)
@@ -160,12 +166,10 @@ def _go_on(turn: Turn, head: Entry) -> None:
     unit = turn.unit
     unit.add(head)
     turn.current = head.envelope
-    turn.unstash(head.lane)
+    turn.unstash_again(head.lane)
     turn.gather_with(head.envelope)
     while unit.is_free and unit.has(head):
-        top = unit.find_top(head.lane)
-        assert top is not None, "the head is in its lane"
-        _force(turn, top)
+        _force(turn, turn.context.first_before(unit, head))
     if unit.remainder is not None and unit.has(head):
         unit.remove(head)
         unit.amend(retry=turn.tried, remainder=replace(unit.remainder, is_retrying=True))
@@ -190,4 +194,4 @@ def _force(turn: Turn, entry: Entry) -> None:
         turn.incomplete = turn.missing(entry)
         turn.unit.remove(entry)
         turn.attempt(entry.envelope, entry, is_forced=True)
-        turn.unstash(entry.lane)
+        turn.unstash(entry.lane, entry.envelope)

@@ -22,7 +22,7 @@ from resequencer.settings import ResequencerSettings
 from resequencer.storage_port import UnitChange, Waits
 from resequencer.strategies.port import Strategy
 from resequencer.turn.retry import Chance, next_attempt
-from resequencer.unit import Entry, Remainder, Retry, Unit, Wake, entry_of
+from resequencer.unit import Entry, Remainder, Retry, Unit, Wake, entry_of, place_of
 
 if TYPE_CHECKING:
     from resequencer.batch import UnitKey
@@ -35,7 +35,7 @@ class TurnContext(msgspec.Struct, frozen=True):
     the turn before the actor stops does: until then nothing but the actor is asked for the unit.
 
     `strategy_key` is the configuration key of the strategy, for errors. `events` names the format of the events. `step`,
-    `arrived`, `gathers` and `releases_by_wait` are the strategy's, looked up once.
+    `arrived`, `next_lane`, `gathers` and `releases_by_wait` are the strategy's, looked up once.
     """
 
     strategy: Strategy
@@ -49,18 +49,49 @@ class TurnContext(msgspec.Struct, frozen=True):
     events: str = FIRST_FORMAT
     step: Callable[[Any, Event], tuple[Any, bool] | None] | None = None
     arrived: Callable[[Event, Instant], Event] | None = None
+    next_lane: Callable[[Event], str | None] | None = None
     gathers: bool = False
     releases_by_wait: bool = False
 
     def __post_init__(self) -> None:
         force_setattr(self, "step", getattr(self.strategy, "step", None))
         force_setattr(self, "arrived", getattr(self.strategy, "arrived", None))
+        force_setattr(self, "next_lane", getattr(self.strategy, "next_lane", None))
         force_setattr(self, "gathers", self.strategy.gathers)
         force_setattr(self, "releases_by_wait", getattr(self.strategy, "releases_by_wait", False))
 
     def new_unit(self, name: str) -> Unit:
         """Return a unit of which nothing is known."""
         return Unit(name, self.strategy.initial(), self.data_handler.empty)
+
+    def release_order(self, unit: Unit) -> list[Entry]:
+        """Return the stash in the order of a release: by place and arrival, but first what waits for nothing that is stashed."""
+        if self.next_lane is None:
+            return sorted(unit.stash, key=place_of)
+        freed = self._freed_by(unit)
+        return sorted(unit.stash, key=lambda each: (each.lane in freed, *place_of(each)))
+
+    def find_lowest(self, unit: Unit) -> Entry | None:
+        """Return the stashed envelope that a release forces first; None without a stash."""
+        if self.next_lane is None:
+            return unit.lowest
+        freed = self._freed_by(unit)
+        return min(unit.stash, key=lambda each: (each.lane in freed, *place_of(each)), default=None)
+
+    def first_before(self, unit: Unit, entry: Entry) -> Entry:
+        """Return the stashed envelope that must be handled first, so that this one, which is stashed, can be."""
+        if self.next_lane is None:
+            return unit.find_top(entry.lane) or entry
+        freed, seen = self._freed_by(unit), set[str]()
+        while entry.lane in freed and entry.lane not in seen:
+            seen.add(entry.lane)
+            entry = freed[entry.lane]
+        return entry
+
+    def _freed_by(self, unit: Unit) -> dict[str | None, Entry]:
+        """Return the stashed envelopes by the lanes that they free."""
+        assert self.next_lane is not None, "only of a strategy with next lanes"
+        return {self.next_lane(each.envelope): each for each in unit.stash}
 
 
 Output = Notification | DeadLetter | OrderOutcome | Fact
@@ -212,17 +243,24 @@ class Turn:
         self._keep(data)
         self.has_gathered = True
 
-    def unstash(self, lane: str) -> None:
-        """Handle envelopes from the top of the lane, until none is acceptable or the turn's output budget is used up."""
-        unit, step = self.unit, self.step
-        while unit.stash and (unit.rare is None or unit.is_free) and (top := unit.find_top(lane)) is not None:
-            ahead = None
-            if step is not None:
+    def unstash(self, lane: str, after: Event | None = None) -> None:
+        """Handle envelopes from the top of the lane, until none is acceptable or the turn's output budget is used up.
+
+        Then those in the lanes that they free go, and those in the one that `after`, which was just handled, frees.
+        """
+        unit, step, next_lane = self.unit, self.step, self.context.next_lane
+        freed: list[tuple[str, str | None]] = []
+        if next_lane is not None and after is not None and (next_one := next_lane(after)) is not None:
+            freed.append((next_one, self.incomplete))
+        while unit.stash and (unit.rare is None or unit.is_free):
+            top, ahead = unit.find_top(lane), None
+            if top is not None and step is not None:
                 ahead = step(unit.state, top.envelope)
-                if ahead is None:
+            if top is None or (ahead is None and (step is not None or not self._accepts(top))):
+                if not freed:
                     break
-            elif not self._accepts(top):
-                break
+                lane, self.incomplete = freed.pop(0)
+                continue
             if self.output_bytes >= self.budget:
                 self.cut_off(lane)
                 break
@@ -232,6 +270,15 @@ class Turn:
                 self.incomplete = None  # It came after the release: the release's mark counts neither for it nor for later ones.
             unit.remove(top)
             self.attempt(top.envelope, top, ahead)
+            if next_lane is not None and (next_one := next_lane(top.envelope)) is not None:
+                freed.append((next_one, self.incomplete))
+
+    def unstash_again(self, lane: str) -> None:
+        """Continue `unstash` where it was interrupted in this lane. Where lanes free others, all are looked at."""
+        incomplete = self.incomplete
+        for each in (lane,) if self.context.next_lane is None else self.unit.lanes:
+            self.incomplete = incomplete
+            self.unstash(each)
 
     def attempt(
         self,
@@ -249,7 +296,7 @@ class Turn:
         unit, strategy, data = self.unit, self.strategy, self.unit.data
         self.current = envelope
         try:
-            is_late = not is_forced and strategy.is_late(unit.state, envelope) if ahead is None else ahead[1]
+            is_late = strategy.is_late(unit.state, envelope) if ahead is None else ahead[1]
             marks = UNMARKED if self.incomplete is None and not is_late else self._marked(is_late=is_late)
             if envelope.parts:
                 data = self._data_with(envelope, is_late=is_late)
@@ -274,8 +321,7 @@ class Turn:
         self.current, self.is_changed = envelope, True
         self.unit.amend(retry=None)
         with suppress(PermanentError):
-            is_late = not retry.is_forced and self.strategy.is_late(self.unit.state, envelope)
-            data = self._data_with(envelope, is_late=is_late)
+            data = self._data_with(envelope, is_late=self.strategy.is_late(self.unit.state, envelope))
         self._give_up(envelope, retry.entry, why, data, is_forced=retry.is_forced)
 
     def dead_letter_entry(self, entry: Entry, reason: DeadLetterReason, error: str) -> None:

@@ -27,7 +27,7 @@ def find_waits(turn: Turn) -> Waits | None:
             return _waits_for_end(turn, unit.rare.hold)
         if unit.rare.retry is not None:
             return _waits_for_attempt(turn, unit.rare.retry)
-    oldest, lowest = unit.oldest, unit.lowest
+    oldest, lowest = unit.oldest, turn.context.find_lowest(unit)
     if oldest is None or lowest is None:
         return None
     until, waits_for, strategy = deadline_at(turn, oldest), turn.missing(lowest), turn.strategy.name

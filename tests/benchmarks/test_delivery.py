@@ -22,7 +22,7 @@ def database(tmp_path: Path) -> Database:
 def test_loop_and_worker_deliver_everything(database: Database, client: Client) -> None:
     file = database.directory / "notifications.jsonl"
     # So many that the CPU of each process is seen: the system counts it in hundredths of a second.
-    found = measure(client, database, file, write_notifications(file, 400), 4)
+    found = measure(client, database, file, write_notifications(file, 400))
     assert min(found["per s"], found["CPU us"], found["receiver us"]) > 0
 
 
@@ -31,14 +31,14 @@ def test_a_notification_that_was_not_delivered_is_noticed(database: Database, cl
     file = database.directory / "notifications.jsonl"
     pairs = [*write_notifications(file, 8), ("unit-00000000", "one that is missing in the file")]
     with pytest.raises(WrongResult, match=r"lost +1 "):
-        measure(client, database, file, pairs, 2)
+        measure(client, database, file, pairs)
 
 
 def test_a_worker_that_overtakes_is_noticed(database: Database) -> None:
     file = database.directory / "notifications.jsonl"
     pairs = write_notifications(file, 8)
     with pytest.raises(WrongResult, match=r"out of order +7 "):
-        measure(worker, database, file, pairs[::-1], 2)
+        measure(worker, database, file, pairs[::-1])
 
 
 def test_claims_beside_ended_rows(database: Database) -> None:

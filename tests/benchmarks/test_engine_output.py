@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks._workload import made
+from benchmarks._worker import made
 from tests.harness.engine_output import DISORDER, digest_of
 
 WRITTEN_DOWN = {
@@ -18,5 +18,5 @@ writes with `--to`, in this checkout and in the one before, show the difference.
 
 @pytest.mark.slow
 def test_what_it_lets_out_and_stores_is_the_same() -> None:
-    with made(2_000, disorder=DISORDER) as workload:
+    with made(2_000, *DISORDER) as workload:
         assert {name: digest_of(workload.read(), name).hexadecimal for name in WRITTEN_DOWN} == WRITTEN_DOWN

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks._worker import in_process, on_files, run_through
-from benchmarks._workload import made
+from benchmarks._worker import in_process, made, on_files, run_through
 from benchmarks.idle_units import Idle
 from guardian.cycle import Cycle
 

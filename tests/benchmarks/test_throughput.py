@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks import _bare_loop, throughput
-from benchmarks._workload import Workload, made
+from benchmarks._worker import Workload, made
 
 pytestmark = pytest.mark.slow  # The simulator makes the envelopes in a process of its own.
 

@@ -132,12 +132,11 @@ def test_the_envelopes_of_the_service_by_hand_are_envelopes():
     assert found[3].digest == found[2].digest
 
 
-def test_the_configuration_of_the_readme_is_valid(tmp_path):
+def test_the_configurations_of_the_readme_are_valid(tmp_path):
     shutil.copytree(ROOT / "conf", tmp_path / "conf")
-    (block,) = fenced("hocon", text_of("README.md"))
-    write(tmp_path, {"conf/own.conf": block})
-    configuration = load(tmp_path / "conf/own.conf")
-    assert configuration.warnings == ()
+    for block in fenced("hocon", text_of("README.md")):
+        write(tmp_path, {"conf/own.conf": block})
+        assert load(tmp_path / "conf/own.conf").warnings == ()
 
 
 @pytest.mark.slow
@@ -192,6 +191,18 @@ def test_by_mqtt_through_the_bridge_on_real_servers_as_its_page_says(tmp_path):
     told = re.search(bridge, done.stdout, re.MULTILINE)
     assert told is not None, done.stdout
     assert int(told[1].replace(",", "")) > 300
+
+
+@pytest.mark.nightly("docs")
+def test_the_events_of_a_shop_on_real_servers_as_their_page_says(tmp_path):
+    page = text_of("docs/trying.md").partition("### Events of a shop")[2].partition("\n## ")[0]
+    (configuration,), (commands,) = fenced("hocon", page), fenced("sh", page)
+    write(tmp_path, {"shop.conf": configuration})
+    assert "--units 2000 " in commands
+    commands = "make servers\nmv shop.conf conf\n" + commands.replace("--units 2000 ", "--units 300 --late 0 ")
+    done = walked_through(tmp_path, commands, "conf/shop.conf")
+    (shown,) = fenced("text", on_real_servers())
+    assert shown in done.stdout
 
 
 def walked_through(directory: Path, commands: str, configuration: str) -> subprocess.CompletedProcess[str]:

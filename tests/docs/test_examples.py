@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from harness.driving import Driven, Envelopes, drive
+from msgspec.structs import replace
 
 from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.strategies import STRATEGIES
@@ -61,6 +62,7 @@ class Played:
 
     def _envelope(self, arrives: str, brings: str) -> DataEnvelope:
         name, _, how = arrives.partition(" ")
+        how, _, previous = how.partition("behind ")
         match how:
             case "again" | "once more":
                 return self._make.again(self._made[name])
@@ -73,6 +75,7 @@ class Played:
         made = self._make(
             int(name[1:]), name[0], identity=name, mds=kinds["mds"], custom=kinds["customData"], pds=kinds["pdsData"]
         )
+        made = replace(made, previous=previous or None)
         assert how in ("", "fails")
         if how:
             self._unit.handler.fail(made, PermanentError("it fails for good"))

@@ -13,6 +13,7 @@ from harness.waiting import wait_until
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
+from guardian.headers import POSSIBLE_DUPLICATE, own_texts
 from notification_service.status.report import State
 from notification_service.status.service_report import ServiceReport, find_reports, service_report
 from notification_service.supervision.system_clock import SystemClock
@@ -118,7 +119,7 @@ class Stage:
     def possible_duplicates(self) -> int:
         """Count the notifications with the mark."""
         found = self._ask(lambda reader: read_to_end(reader, self.topics[1]))
-        return sum(any(name == "possible-duplicate" for name, _ in each.headers) for each in found)
+        return sum(POSSIBLE_DUPLICATE in own_texts(each.headers) for each in found)
 
     def verb(self, *arguments: str, seconds: float) -> Any:
         """Run another command with the service's configuration, connected directly to the broker."""

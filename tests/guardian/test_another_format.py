@@ -8,8 +8,9 @@ import pytest
 from harness.service_under_test import Service
 from msgspec.structs import replace
 
-from guardian.ports import Transport, TransportStatus
+from guardian.ports import Transport, TransportRefused, TransportStatus
 from guardian.takeover import named_source, source_of
+from notification_service.connectors.files.sink import FileTransport
 from notification_service.events.identifiers import hash_id
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import ConfigurationError
@@ -134,6 +135,21 @@ def test_what_is_of_another_unit_now_is_a_dead_letter_at_its_deadline(in_format:
     assert [(each.reason, each.is_possible_duplicate) for each in service.dead] == [(DeadLetterReason.UNDECODABLE, True)] * 2
     assert "waited in unit 'u', and is of unit 'w'" in service.dead[0].error
     assert service.told == []
+
+
+def test_a_log_that_was_made_anew_is_refused_in_any_format(in_format: InFormat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FileTransport, "source", lambda *_: "topic-1 group")
+    service = in_format("mapped-1")
+    service.tell("u", 2)
+    service.start().run()
+    service.restart()
+    service.tell("u", 1)
+    service.run()
+    assert service.sequences("u") == [1, 2]
+    service.stop()
+    monkeypatch.setattr(FileTransport, "source", lambda *_: "topic-2 group")
+    with pytest.raises(TransportRefused, match="the storage knows it as topic-1 group, it is topic-2 group now"):
+        service.start().run()
 
 
 class Queue:

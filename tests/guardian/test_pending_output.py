@@ -1,8 +1,10 @@
 """Pending output: the record, and its stored bytes."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from guardian.headers import POSSIBLE_DUPLICATE
 from guardian.pending_output import find_origin, from_pending, offset_behind, offset_of, output_record, renumbered, to_pending
@@ -24,7 +26,10 @@ output_records = st.builds(
     channel=st.sampled_from(Channel),
     key=st.none() | st.binary(max_size=20),
     headers=st.lists(st.tuples(st.text(max_size=9), st.binary(max_size=9)), max_size=4).map(tuple),
-    value=st.binary(max_size=200),
+    value=st.none() | st.binary(max_size=200),
+)
+PASSED = Notification(
+    "ID", "u", "passed-through", None, (("n", b"1"),), Origin(P, 70), key=None, prefix="resequencer-", timestamp=1_774_740_835_941
 )
 
 
@@ -51,6 +56,29 @@ def test_a_fact_leaves_under_its_key_with_its_headers_and_is_known_by_its_record
 def test_these_bytes_are_stored_of_what_is_pending(channel: str) -> None:
     body = bytes((0x94, 0xA0 + len(channel))) + channel.encode() + b"\xc4\x01k\x90\xc4\x02{}"
     assert to_pending(OutputRecord(17, Channel(channel), b"k", (), b"{}")) == Pending(17, body)
+
+
+def test_what_passes_through_keeps_its_null_value_its_timestamp_and_its_offset_while_it_is_pending() -> None:
+    left = output_record(7, PASSED, 71)
+    assert (left.key, left.value, left.offset, left.timestamp) == (None, None, 70, 1_774_740_835_941)
+    assert left.headers == (("n", b"1"), ("resequencer-possible-duplicate", b"true"))
+    assert from_pending(to_pending(left)) == left
+    assert renumbered(left, 9) == replace(left, number=9)
+
+
+def test_what_was_pending_before_timestamps_were_stored_leaves_without_one() -> None:
+    stored = msgspec.msgpack.encode(("notifications", None, (("n", b"1"),), b"v", 70, "resequencer-"))
+    assert from_pending(Pending(7, stored)) == OutputRecord(
+        7, Channel.NOTIFICATIONS, None, (("n", b"1"),), b"v", offset=70, prefix="resequencer-"
+    )
+
+
+@pytest.mark.parametrize("prefix", ["", "resequencer-"])
+@pytest.mark.parametrize("key", [None, b"k"])
+def test_its_order_is_that_of_its_unit_which_its_key_need_not_name(prefix: str, key: bytes | None) -> None:
+    named = ((f"{prefix}unit-of-work", b"unit"), ("resequencer-original-unit-of-work", b"another"))
+    assert OutputRecord(1, Channel.NOTIFICATIONS, key, named, b"", prefix=prefix).lane == b"unit"
+    assert OutputRecord(1, Channel.NOTIFICATIONS, key, named[1:], b"", prefix=prefix).lane == key
 
 
 def test_a_dead_letter_leaves_as_it_came_with_four_headers_more() -> None:

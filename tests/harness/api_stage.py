@@ -96,7 +96,10 @@ class ApiStage:
         self.groups.status(GROUP, WAITING, "ACSP")
         self.groups.count()
         sources = sources._replace(
-            find_served=lambda: ServedStatus({"console": URL}), open_ledger=self.ledger.another, groups=self.groups
+            find_served=lambda: ServedStatus({"console": URL}),
+            open_ledger=self.ledger.another,
+            groups=self.groups,
+            find_aggregation=self.groups.find_status,
         )
         self.console = Console(http_settings(directory, **settings), sources)
         self.console.waiting.refresh()

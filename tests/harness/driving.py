@@ -117,7 +117,10 @@ class NoChance:
 
 @dataclass
 class Driven:
-    """A unit with its clock, handler and output. With `reincarnates` it is restored from its stored form before each turn."""
+    """A unit with its clock, handler and output. With `reincarnates` it is restored from its stored form before each turn.
+
+    With `keeps_events` its events are then those that came, and not decoded again: they may be such as IPF's format makes none.
+    """
 
     strategy: Strategy
     settings: ResequencerSettings = field(default_factory=ResequencerSettings)
@@ -127,6 +130,8 @@ class Driven:
     last: Turn | None = None
     stored: Snapshot | None = None
     reincarnates: bool = False
+    keeps_events: bool = False
+    came: dict[int, DataEnvelope] = field(default_factory=dict)
     chance: Chance = field(default_factory=NoChance)
     budget: int = WITHOUT_END
     profiles: Profiles | None = None
@@ -212,9 +217,11 @@ class Driven:
     def reincarnate(self) -> None:
         """Restore the unit from what was stored, as the next actor does."""
         if self.stored is not None:
-            self.unit = UnitCodec(self.strategy, decoder().decode, LATEST_OBJECTS).restore(PARTITION, self.stored)
+            decode = (lambda record: self.came[record.origin.offset]) if self.keeps_events else decoder().decode
+            self.unit = UnitCodec(self.strategy, decode, LATEST_OBJECTS).restore(PARTITION, self.stored)
 
     def _turn(self, envelopes: tuple[DataEnvelope, ...], wakes: Iterable[Wake], orders: Iterable[Ordered] = ()) -> Turn:
+        self.came |= {each.offset: each for each in envelopes}
         if self.reincarnates:
             self.reincarnate()
         self.last = take_turn(self.unit, envelopes, wakes, self.now, self.context, self.budget, orders)

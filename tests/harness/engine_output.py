@@ -18,8 +18,7 @@ from zlib import crc32
 
 import msgspec
 
-from benchmarks._worker import MemoryTransport, composed
-from benchmarks._workload import made, override
+from benchmarks._worker import MemoryTransport, composed, made, override
 from guardian.cycle import Cycle
 from guardian.ports import PartitionOutput, Polled
 from notification_service.connectors.line_format import Line, decode_line
@@ -156,7 +155,7 @@ def main() -> None:
     arguments.add_argument("--envelopes", type=int, default=200_000, help="approximate number (default: %(default)s)")
     arguments.add_argument("--to", type=Path, help="a directory into which the output goes too, a file for each strategy")
     chosen = arguments.parse_args()
-    with made(chosen.envelopes, disorder=DISORDER) as workload:
+    with made(chosen.envelopes, *DISORDER) as workload:
         for strategy in STRATEGIES:
             with ExitStack() as stack:
                 file = stack.enter_context((chosen.to / strategy).open("wb")) if chosen.to else None

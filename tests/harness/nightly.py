@@ -103,8 +103,14 @@ FAMILIES: dict[str, Family] = {
     ),
     "campaigns": Family(
         "The whole service loses, doubles and misplaces nothing under load, whatever is struck.",
-        ("tests/faults/test_mixed.py", "tests/process/test_delivery_workers.py", "tests/process/test_groups.py"),
-        "short campaigns of delivery and of groups, on the other storages, ledgers and transports, and a full Redis",
+        (
+            "tests/faults/test_mixed.py",
+            "tests/faults/test_of_the_shop.py",
+            "tests/process/test_delivery_workers.py",
+            "tests/process/test_groups.py",
+        ),
+        "short campaigns of delivery and of groups, on the other storages, ledgers and transports, events of a shop with the "
+        "other strategies, and a full Redis",
     ),
     "sources": Family(
         "A source keeps its contract, with assigned partitions and with fixed ones.",

@@ -14,6 +14,7 @@ import msgspec
 from harness.actors.watched import WatchedActors
 from harness.driving import NoChance, wire
 from harness.faltering import Mistakes, Place, faltering
+from harness.workloads.of_strategies import decoder_of, strategy_of
 
 from guardian.actor_gateway import UnitsReport
 from guardian.backoff import BackoffSettings, LogRateLimit, RetryWithBackoff
@@ -34,7 +35,6 @@ from notification_service.events.format import DecodingSettings
 from notification_service.events.mapped import Mapping
 from notification_service.events.own_data import NO_DATA
 from notification_service.events.settings import IPF, EventsSettings, decoding_settings, find_decoder
-from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.payment_data import LATEST_OBJECTS, PaymentData
 from notification_service.payments.strategies import StrategySettings, make_strategy
@@ -161,6 +161,7 @@ class Plan(msgspec.Struct, frozen=True):
     takes_whole_batches: bool = False
     events: str = FIRST_FORMAT
     replaced_events: str | None = None
+    first_sequence: int | None = 1
 
 
 class Service:
@@ -176,7 +177,7 @@ class Service:
         self.clock = FakeClock()
         self.handler = Teller(self.clock)
         self.handler.makes_facts = self.plan.has_facts
-        self.strategy = make_strategy(self.plan.settings or StrategySettings(self.plan.strategy))
+        self.strategy = strategy_of(self.plan) if self.plan.settings is None else make_strategy(self.plan.settings)
         self.files: FileOperations = SystemFiles()
         self.around_transport: Callable[[Transport], Transport] = lambda transport: transport
         self.around_storage: Callable[[Storage], Storage] = lambda storage: storage
@@ -215,7 +216,7 @@ class Service:
         plan = self.plan
         first = 1 if plan.settings is None else plan.settings.first_sequence
         decoding = decoding_settings(self.strategy, first, DecodingSettings(needs_sequence=True).max_value_bytes)
-        decoder = self.around_decoder(find_decoder(plan.records, decoding) or EnvelopeDecoder(decoding))
+        decoder = self.around_decoder(find_decoder(plan.records, decoding) or decoder_of(plan, self.strategy))
         data_handler: DataHandler = LATEST_OBJECTS if plan.records.format == IPF else NO_DATA
         mistakes = getattr(self.handler, "mistakes", Mistakes())
         context = TurnContext(faltering(self.strategy, mistakes), self.handler, data_handler, plan.resequencer, NoChance())

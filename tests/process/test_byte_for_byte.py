@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -111,3 +112,29 @@ def test_the_digest_of_what_leaves_is_that_of_what_came(
         by_unit[named["resequencer-unit-of-work"], each.partition].append(int(named["version"]))
     assert {unit for unit, _ in by_unit} == {b"unit-%d" % unit for unit in range(UNITS)}
     assert all(versions == sorted(set(versions)) for versions in by_unit.values())
+
+
+@pytest.mark.parametrize("key", [None, b"key"])
+def test_an_envelope_without_a_value_is_a_dead_letter_that_is_requeued_as_it_came(
+    new_service: Callable[..., OperatedService], kafka: KafkaServer, fresh_name: Callable[[str], str], key: bytes | None
+) -> None:
+    source, _, dead = topics = [fresh_name(each) for each in ("in", "out", "dead")]
+    kafka.create_topics(*topics, partitions=2, config={"retention.ms": "-1"})
+    service = new_service(*kafka_overrides(kafka.bootstrap, *topics, fresh_name("group")))
+    send_batch(kafka.bootstrap, source, batch([record(0, None, (b"a", b"1"), (b"a", b"\xff"), key=key)]), 1)
+    service.start()
+    service.wait_for_report(lambda report: report.dead_letters == {"undecodable": 1}, "it is a dead letter")
+    options = {"isolation_level": "read_committed", "enable_auto_commit": False, "auto_offset_reset": "earliest"}
+    with closing(KafkaConsumer(bootstrap_servers=kafka.bootstrap, **options)) as reader:
+        (letter,) = wait_until(lambda: read_to_end(reader, dead), "it is published", look_seconds=0.2)
+        assert (letter.key, letter.value, letter.headers[:2]) == (key, None, [("a", b"1"), ("a", b"\xff")])
+        assert dict(letter.headers)["dead-letter-error"] == b"it has no value"
+        number = f"{dead}-{letter.partition}#{letter.offset}"
+        assert "no value (null)" in service.verb("dead-letters", "show", number).stdout
+        assert json.loads(service.verb("dead-letters", "show", number, "--json").stdout)["value"] is None
+        assert ": requeued, now at " in service.verb("dead-letters", "requeue", number).stdout
+        sent, again = wait_until(lambda: len(found := read_to_end(reader, source)) == 2 and found, "it is requeued")
+    assert (again.partition, again.key, again.value) == (sent.partition, key, None)
+    assert again.headers == [("a", b"1"), ("a", b"\xff"), ("requeued-from", number.encode())]
+    service.wait_for_report(lambda report: report.dead_letters == {"undecodable": 2}, "it is a dead letter again")
+    assert service.stop() == 0

@@ -50,6 +50,35 @@ def test_the_demo_puts_payments_in_order_and_shows_it(tmp_path: Path) -> None:
     assert "    handled " in story, "something that had been stashed was handled when what it waited for came"
 
 
+def test_the_demo_of_a_shop_puts_its_events_in_order_and_lets_them_leave_as_they_came(tmp_path: Path) -> None:
+    ended = _demo(tmp_path, "--events", "shop", "--units", "300", "--seed", "7")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    for shown in (
+        "300 orders of a shop, seed 7; all files in run/demo-7/",
+        "What was put in order (seed 7)",
+        "duplicates dropped",
+        "units released at the deadline",
+        "notifications passed-through",
+        "notifications of 300 units compared by SEQUENCE, ",
+        "0 lost, 0 doubled, 0 out of order, 0 with wrong content: every promise was held.",
+        "The story of order-7-",
+        "stashed (waits for sequence:",
+        "Its last event, as it left",
+        "resequencer-source-position",
+    ):
+        assert shown in ended.stdout
+    assert "pain.00" not in ended.stdout
+    assert "group" not in ended.stdout
+
+
+def test_the_shop_has_no_payments_and_no_delivery(tmp_path: Path) -> None:
+    for arguments in (("--delivery",), ("--pain001", "own.xml")):
+        ended = _demo(tmp_path, "--events", "shop", *arguments)
+        assert ended.returncode == 3
+        assert "--events shop has no payments" in ended.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_last_line_of_the_demo_opens_a_console_on_what_it_made(tmp_path: Path) -> None:
     ended = _demo(tmp_path, "--units", "20", "--seed", "7")
     program, *arguments = shlex.split(ended.stdout.splitlines()[-1])

@@ -348,9 +348,18 @@ PLANTED = (
         "A dead letter has the exact bytes of its record.",
         _CONTRACT.format("9. Dead letters"),
         "notification_service/connectors/files/sink.py",
-        "value = record.value if is_dead else _on_one_line(record.value)",
+        "value = record.value if is_dead or record.prefix else _on_one_line(record.value)",
         "value = _on_one_line(record.value)",
         ("tests/notification_service/connectors/files/test_sink.py::test_a_dead_letter_fed_back_as_input_has_its_exact_bytes",),
+    ),
+    PlantedFault(
+        "passed-through-value-put-on-one-line",
+        "With the handler pass-through a record leaves as it came: key, value and headers.",
+        _CONTRACT.format("19. Events of other formats"),
+        "notification_service/connectors/files/sink.py",
+        "is_dead or record.prefix else",
+        "is_dead else",
+        ("tests/notification_service/connectors/files/test_sink.py::test_a_record_that_leaves_as_it_came_keeps_its_lines",),
     ),
     PlantedFault(
         "missing-sequence-told-as-an-invalid-one",
@@ -774,6 +783,50 @@ PLANTED = (
         (
             "tests/notification_service/console/test_pages.py"
             "::test_of_other_events_a_value_that_is_not_text_is_edited_in_a_file_alone",
+        ),
+    ),
+    PlantedFault(
+        "null-becomes-empty",
+        "From Kafka to Kafka a null value stays null.",
+        _CONTRACT.format("19. Events of other formats"),
+        "guardian/pending_output.py",
+        "fields = (each.channel, each.key, each.headers, each.value)",
+        'fields = (each.channel, each.key, each.headers, each.value or b"")',
+        (
+            "tests/notification_service/connectors/kafka/test_passed_through.py::test_key_value_headers_and_timestamp_are_as_they_came",
+        ),
+    ),
+    PlantedFault(
+        "null-key-anywhere",
+        "A record with a null key goes to the partition of its unit.",
+        _CONTRACT.format("19. Events of other formats"),
+        "notification_service/connectors/kafka/core/size_limits.py",
+        "lane = each.lane if each.key is None else None",
+        "lane = each.key",
+        (
+            "tests/notification_service/connectors/kafka/test_passed_through.py"
+            "::test_without_a_key_a_record_goes_to_the_partition_of_its_unit_and_with_one_to_that_of_the_key",
+        ),
+    ),
+    PlantedFault(
+        "timestamp-of-sending",
+        "What passes through keeps its timestamp while it waits.",
+        _CONTRACT.format("19. Events of other formats"),
+        "resequencer/unit_codec.py",
+        "_encode(entry if record.written_at is None else (*entry, record.written_at))",
+        "_encode(entry)",
+        ("tests/process/test_byte_for_byte.py::test_the_digest_of_what_leaves_is_that_of_what_came",),
+    ),
+    PlantedFault(
+        "position-of-an-upstream-resequencer",
+        "The dead letter of a record that its topic refuses names where it came from, whatever its own headers are.",
+        _CONTRACT.format("19. Events of other formats"),
+        "guardian/headers.py",
+        '    if prefix:\n        return named.get(f"{prefix}{SOURCE_POSITION}", b"")\n',
+        "",
+        (
+            "tests/notification_service/connectors/kafka/test_passed_through.py"
+            "::test_one_with_too_large_headers_is_a_dead_letter_that_names_where_it_came_from",
         ),
     ),
 )

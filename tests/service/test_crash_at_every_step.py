@@ -7,7 +7,7 @@ import pytest
 from harness.crashes.outcomes import Forgets
 from harness.crashes.simulation import crash_at, reference, replay_command, simulate
 from harness.nightly import Search
-from harness.workloads.shuffled import workload
+from harness.workloads.shuffled import workload, workload_of_strategies
 
 SMALL = 11
 """The seed of the workload whose steps are all struck, one per run."""
@@ -68,6 +68,15 @@ def test_crashes_lost_answers_and_other_owners_lose_double_and_mark_nothing() ->
 
 
 @pytest.mark.slow
+def test_crashes_change_nothing_with_the_strategies_of_other_events() -> None:
+    works = {seed: workload_of_strategies(seed) for seed in range(30)}
+    assert {work.plan.strategy for work in works.values()} == {"PREVIOUS", "WINDOW", "SEQUENCE", "STRICT_SEQUENCE"}
+    for seed, work in works.items():
+        outcome = simulate(seed, work=work)
+        assert outcome.problem is None, f"{seed}: {outcome.problem}"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_a_crash_before_or_after_each_step_of_a_workload_changes_nothing_and_loses_and_doubles_no_fact(part: int) -> None:
     work = workload(SMALL)
@@ -91,3 +100,5 @@ def test_whatever_the_seed_crashes_lose_and_double_nothing(search: Search) -> No
     for seed in search.seeds():
         for forgets in Forgets:
             assert_all_is_well(range(seed, seed + 1), forgets)
+        outcome = simulate(seed, work=workload_of_strategies(seed))
+        assert outcome.problem is None, f"{seed} of the other strategies: {outcome.problem}"

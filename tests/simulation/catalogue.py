@@ -7,7 +7,7 @@ prints them as a table.
 
 from typing import NamedTuple
 
-from harness.planted import kafka, memory, orders, retention
+from harness.planted import kafka, memory, orders, retention, strategies
 from harness.planted import mistakes as mistakes
 from harness.planted import protocol as plant
 from harness.planted import shares as share
@@ -133,6 +133,19 @@ _FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
         orders.order_forgotten_after_a_heal: 28,
         orders.outcome_published_twice: 0,
         orders.hold_forgotten_when_its_unit_leaves_memory: 0,
+    },
+    SimulatedRun.STRATEGIES: {
+        strategies.links_forgotten_but_the_last: 5,
+        strategies.next_lane_not_asked: 4,
+        strategies.what_waits_for_another_one_is_forced_first: 5,
+        strategies.a_link_that_was_given_up_is_not_late: 5,
+        strategies.only_the_lane_that_was_cut_off_continues: 81,
+        strategies.window_goes_by_arrival: 10,
+        strategies.the_window_of_the_oldest_is_that_of_all: 36,
+        strategies.what_left_the_window_is_forgotten: 0,
+        strategies.what_left_the_window_in_time_is_marked: 0,
+        strategies.first_sequence_ignored: 1,
+        plant.deadline_before_the_backlog_is_read: 36,
     },
     SimulatedRun.NONE: {
         storage.position_waits_for_stashes_only: 0,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from harness.crashes.outcomes import Forgets, Outcome, judged, with_true_marks
 from harness.faltering import Mistakes
 from harness.workloads.absences import LONGEST_RETENTION_MS, STEP_MS, with_absences, without_retention
-from harness.workloads.shuffled import Phase, Workload, uncut, workload
+from harness.workloads.shuffled import Phase, Workload, uncut, workload, workload_of_strategies
 from msgspec.structs import replace
 from simulation.aimed_losses import AimedLosses
 from simulation.clocks import MAX_MS, NO_CLOCK_DANGERS, ClockDangers
@@ -55,6 +55,8 @@ class SimulatedRun(StrEnum):
     """Handlers call a server that is away for a while."""
     ORDERS = "orders"
     """Operators give orders; in every third run the storage forgets, too."""
+    STRATEGIES = "strategies"
+    """The strategy is PREVIOUS or WINDOW, or its numbers begin with 0 or with any."""
     NONE = "none"
     """Each worker has a storage `none` of its own: the source is the store."""
 
@@ -83,7 +85,7 @@ def simulate(seed: int, run: SimulatedRun = SimulatedRun.CRASHES, expected: Outc
     if world.orders is not None:
         return judged_with_orders(outcome, expected, world.orders)
     outcome = judged(outcome, expected, run.forgets)
-    return with_true_marks(outcome, work) if run is SimulatedRun.CRASHES else outcome
+    return with_true_marks(outcome, work) if run in (SimulatedRun.CRASHES, SimulatedRun.STRATEGIES) else outcome
 
 
 def reference(seed: int, run: SimulatedRun = SimulatedRun.CRASHES) -> Outcome:
@@ -94,7 +96,10 @@ def reference(seed: int, run: SimulatedRun = SimulatedRun.CRASHES) -> Outcome:
 
 def prepared(seed: int, run: SimulatedRun) -> Workload:
     random, absences = Random(f"prepared {seed}"), Random(f"absences {seed}")
-    work = workload(seed, random.choice((4, _MAX_UNITS)) if run is SimulatedRun.NONE else _MAX_UNITS)
+    if run is SimulatedRun.STRATEGIES:
+        work = workload_of_strategies(seed, _MAX_UNITS)
+    else:
+        work = workload(seed, random.choice((4, _MAX_UNITS)) if run is SimulatedRun.NONE else _MAX_UNITS)
     if absences.random() < _HAVE_ABSENCES:
         work = with_absences(work, absences, transactions_hang=True)
     if run is SimulatedRun.NONE:

@@ -8,6 +8,7 @@ from harness.actors.watched import WatchedActors
 from harness.driving import NoChance
 from harness.faltering import faltering
 from harness.service_under_test import TOPIC
+from harness.workloads.of_strategies import decoder_of, strategy_of
 from msgspec.structs import replace
 from simulation.clocks import MachineClock
 from simulation.fakes.clients import FakeConsumer
@@ -25,10 +26,7 @@ from guardian.takeover import TakeoverBackoff
 from notification_service.connectors.kafka.core.client_options import ClientOptions
 from notification_service.connectors.kafka.settings import KafkaSettings, KafkaTopics
 from notification_service.connectors.kafka.sink import KafkaTransport
-from notification_service.events.format import DecodingSettings
-from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.payment_data import LATEST_OBJECTS
-from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.storage_port import Storage
 from resequencer.turn.turn import TurnContext
 from storage.none import NoneSettings, NoneStorage
@@ -95,8 +93,8 @@ class Worker(Slot):
 
     def _start(self) -> Cycle:
         world, plan = self._world, self._world.plan
-        strategy = make_strategy(StrategySettings(plan.strategy))
-        decoder = EnvelopeDecoder(DecodingSettings(needs_sequence=strategy.needs_sequence))
+        strategy = strategy_of(plan)
+        decoder = decoder_of(plan, strategy)
         orders = world.orders
         topics = _TOPICS if orders is None else replace(_TOPICS, orders=ORDERS, order_outcomes=OUTCOMES)
         settings = KafkaSettings.make(topics, ClientOptions({"group_id": "group"}, {}), f"group-{self.slot}", 1 << 20)

@@ -235,7 +235,7 @@ def _encode(partition: Partition, record: OutputRecord) -> bytes:
     if record.is_object:
         return encode_line(Line(record.value, record.key, record.headers), number=number, is_object=True)
     is_dead = record.channel is Channel.DEAD_LETTERS
-    value = record.value if is_dead else _on_one_line(record.value)
+    value = record.value if is_dead or record.prefix else _on_one_line(record.value)
     return encode_line(Line(value, record.key, record.headers), number=number, verbatim=is_dead)
 
 
@@ -259,11 +259,6 @@ class FileTransport:
         files = files or SystemFiles()
         self._source = FileSource(settings, wait, files)
         self._sink = FileSink(settings, files)
-
-    @property
-    def ignored_files(self) -> frozenset[str]:
-        """The names in the input directory that are no partition files."""
-        return self._source.ignored
 
     def standing(self) -> TransportStatus:
         return TransportStatus()

@@ -346,12 +346,12 @@ class IdempotentProducer:
         return self._producer
 
     def _flush(self, futures: Sequence[Any], timeout_seconds: float) -> None:
-        until, producer = monotonic() + timeout_seconds, self._connected()
+        until = monotonic() + timeout_seconds
 
         def flush() -> None:
             if (remaining := until - monotonic()) <= 0:
                 raise errors.KafkaTimeoutError("the records were not confirmed in time")
-            producer.flush(remaining)
+            self._connected().flush(remaining)
 
         _await(futures, flush)
 

@@ -237,7 +237,7 @@ def _audit_unit(partition: int, unit: str, rows: Iterable[Row], rules: AuditRule
     audited = audit.end()
     yield ResultRow(UNIT, unit, partition, open=audited.open)
     yield from map(_finding, audited.findings)
-    oldest, lowest = audited.replay.unit.oldest, audited.replay.unit.lowest
+    oldest, lowest = audited.replay.unit.oldest, rules.context.find_lowest(audited.replay.unit)
     if audited.is_waiting and oldest is not None and lowest is not None and oldest.envelope.offset < audit.settled:
         waits_for = rules.strategy.missing(audited.replay.unit.state, lowest.envelope)
         yield ResultRow(WAITING, unit, partition, oldest.envelope.offset, what=waits_for, waited_ms=audit.output.longer_by_ms)

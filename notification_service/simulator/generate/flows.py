@@ -32,10 +32,6 @@ _BESIDE = ("DebtorAccountChecked", "FundsReserved", "RouteSelected", "LimitsChec
 """Events that are not in the settings."""
 
 
-_AGAIN = ("PaymentPending", *_BESIDE)
-"""Events that may occur any number of times."""
-
-
 class Happening(NamedTuple):
     """The events of one envelope, all of one flow; none if the envelope only carries data.
 
@@ -45,6 +41,10 @@ class Happening(NamedTuple):
     flow: str
     events: tuple[str, ...]
     reason_code: str | None = None
+
+
+AGAIN = tuple(Happening(PAYMENT_INITIATION, (event,)) for event in ("PaymentPending", *_BESIDE))
+"""What may happen any number of times."""
 
 
 def draw_events(rng: Random, *, two_flows: bool) -> tuple[Happening, ...]:
@@ -57,9 +57,9 @@ def draw_events(rng: Random, *, two_flows: bool) -> tuple[Happening, ...]:
     return _interleaved(rng, main, _fraud_events(rng, is_fraud=is_fraud))
 
 
-def lengthened(events: Sequence[Happening], envelopes: int, rng: Random) -> tuple[Happening, ...]:
-    """Return the events with more happenings inserted up to `envelopes`; the first and the last keep their places."""
-    more = [Happening(PAYMENT_INITIATION, (rng.choice(_AGAIN),)) for _ in range(envelopes - len(events))]
+def lengthened(events: Sequence[Happening], envelopes: int, rng: Random, again: Sequence[Happening]) -> tuple[Happening, ...]:
+    """Return the events with some of `again` inserted, up to `envelopes`; the first and the last keep their places."""
+    more = [rng.choice(again) for _ in range(envelopes - len(events))]
     places = {*rng.sample(range(1, len(events) + len(more) - 1), len(more))}
     happenings = iter(events), iter(more)
     return tuple(next(happenings[place in places]) for place in range(len(events) + len(more)))

@@ -1,6 +1,6 @@
 """Writes lines that are no envelopes, of every kind that must become a dead letter."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any, NamedTuple
 
@@ -15,6 +15,10 @@ from resequencer.record import Headers
 _NESTING = 10_000
 
 
+Writers = Mapping[str, tuple[DeadLetterReason, Callable[[Random, str], bytes]]]
+"""By kind the reason of its dead letter, and what writes a line of it, with its newline, for a unit."""
+
+
 class Garbage(NamedTuple):
     """A whole line, the key that selects its partition, and the reason that its dead letter must have."""
 
@@ -24,36 +28,44 @@ class Garbage(NamedTuple):
     reason: DeadLetterReason
 
 
-def draw_garbage(rng: Random, unit: str) -> Garbage:
+def draw_garbage(rng: Random, unit: str, writers: Writers | None = None) -> Garbage:
     """Return garbage of a random kind, under the given unit id, which must be unique."""
-    return _write(rng.choice(KINDS), rng, unit)
+    writers = writers or _WRITERS
+    return _write(rng.choice(tuple(writers)), rng, unit, writers)
 
 
-def deal_garbage(rng: Random, unit: str, max_value_bytes: int | None = None) -> Iterator[Garbage]:
+def deal_garbage(rng: Random, unit: str, max_value_bytes: int | None = None, writers: Writers | None = None) -> Iterator[Garbage]:
     """Yield garbage without end, under ids that begin with `unit`. Every kind occurs once before any kind repeats.
+
+    The kinds are those of `writers`, by default what is no envelope.
 
     One piece, and at most one because it is large, has a value of `max_value_bytes` plus one byte.
     """
-    missing = dict.fromkeys((*KINDS, *([TOO_LARGE] if max_value_bytes else [])))
+    writers = writers or _WRITERS
+    missing = dict.fromkeys((*writers, *([TOO_LARGE] if max_value_bytes else [])))
     number = 0
     while True:
-        drawn = draw_garbage(rng, f"{unit}-{number}")
+        drawn = draw_garbage(rng, f"{unit}-{number}", writers)
         if missing and drawn.kind not in missing:
             kind = next(iter(missing))
-            drawn = _write_too_large(drawn.key.decode(), max_value_bytes or 0) if kind == TOO_LARGE else _rewritten(drawn, kind)
+            if kind == TOO_LARGE:
+                drawn = _write_too_large(drawn.key.decode(), max_value_bytes or 0)
+            else:
+                drawn = _rewritten(drawn, kind, writers)
         missing.pop(drawn.kind, None)
         yield drawn
         number += 1
 
 
-def _rewritten(drawn: Garbage, kind: str) -> Garbage:
+def _rewritten(drawn: Garbage, kind: str, writers: Writers) -> Garbage:
     """Return garbage of another kind, from a random generator of its own, so that later draws do not change."""
     unit = drawn.key.decode()
-    return _write(kind, Random(f"{unit}/{kind}"), unit)  # noqa: S311  # A simulation, and it must repeat itself.
+    rng = Random(f"{unit}/{kind}")  # noqa: S311  # A simulation, and it must repeat itself.
+    return _write(kind, rng, unit, writers)
 
 
-def _write(kind: str, rng: Random, unit: str) -> Garbage:
-    reason, write = _WRITERS[kind]
+def _write(kind: str, rng: Random, unit: str, writers: Writers) -> Garbage:
+    reason, write = writers[kind]
     return Garbage(kind, unit.encode(), write(rng, unit), reason)
 
 
@@ -138,7 +150,7 @@ def _line(unit: str, value: bytes, headers: Headers = ()) -> bytes:
     return encode_line(Line(value, unit.encode(), headers))
 
 
-_WRITERS: dict[str, tuple[DeadLetterReason, Callable[[Random, str], bytes]]] = {
+_WRITERS: Writers = {
     "no-record": (DeadLetterReason.UNDECODABLE, _no_record),
     "no-json": (DeadLetterReason.UNDECODABLE, _no_json),
     "cut-off": (DeadLetterReason.UNDECODABLE, _cut_off),

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import BinaryIO, Protocol, Self
 
 from guardian.ports import TransportRefused
-from notification_service.connectors.line_format import partition_of
+from notification_service.connectors.line_format import Defect, Line, decode_line, partition_of
 
 
 class Input(AbstractContextManager["Input"], Protocol):
@@ -17,7 +17,16 @@ class Input(AbstractContextManager["Input"], Protocol):
         TransportUnavailable: The input does not answer.
     """
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Flush what was appended, unless something has failed, and close."""
+        try:
+            if error is None:
+                self.flush()
+        finally:
+            self.close()
 
     def partition_of(self, key: bytes) -> int:
         """Return the partition of a key's records."""
@@ -31,11 +40,19 @@ class Input(AbstractContextManager["Input"], Protocol):
 
     def flush(self) -> None: ...
 
+    def close(self) -> None: ...
 
-_LINES_PER_FLUSH = 500
+
+def read_line(line: bytes) -> Line:
+    """Return the record of a line. A line that is no record is a value, byte for byte."""
+    read = decode_line(line.rstrip(b"\n"))
+    return Line(line.rstrip(b"\n")) if isinstance(read, Defect) else read
 
 
-class InputFiles:
+LINES_PER_FLUSH = 500
+
+
+class InputFiles(Input):
     """`partition-0.jsonl` … of a directory, which is created if missing. Lines are appended whole.
 
     Raises:
@@ -52,17 +69,11 @@ class InputFiles:
             for number in range(partitions):
                 self._open(directory / f"partition-{number}.jsonl")
         except OSError as error:
-            self._close_all()
+            self.close()
             raise _refused(directory, error) from error
         except TransportRefused:
-            self._close_all()
+            self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._close_all()
 
     def partition_of(self, key: bytes) -> int:
         return partition_of(key, len(self._files))
@@ -79,7 +90,7 @@ class InputFiles:
             raise _refused(self._directory, error) from error
         self._offsets[partition] += len(line)
         self._unflushed += 1
-        if self._unflushed >= _LINES_PER_FLUSH:
+        if self._unflushed >= LINES_PER_FLUSH:
             self.flush()
         return offset
 
@@ -102,7 +113,7 @@ class InputFiles:
                 raise TransportRefused(str(path), "its last line has no end; complete or remove that line first")
             file.seek(0, 2)
 
-    def _close_all(self) -> None:
+    def close(self) -> None:
         """Close all files even if closing one fails; then raise the first failure."""
         failed = None
         for file in self._files:

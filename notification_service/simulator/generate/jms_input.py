@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 import msgspec
@@ -15,8 +14,9 @@ from guardian.backoff import RetryWithBackoff
 from guardian.ports import TransportRefused
 from notification_service.connectors.jms.messages import Outgoing, outgoing
 from notification_service.connectors.jms.settings import JmsSourceSettings, QueuePartition, XmsSourceSettings
-from notification_service.connectors.line_format import Defect, Line, decode_line, partition_of
+from notification_service.connectors.line_format import partition_of
 from notification_service.connectors.optional_clients import connect_jms
+from notification_service.simulator.generate.input import LINES_PER_FLUSH, Input, read_line
 from resequencer.errors import ResequencerError
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ PART = "part"
 _DUPLICATE_ID = "_AMQ_DUPL_ID"
 """Artemis drops a message with such a property that it has seen, so what is sent again after an outage is there once."""
 
-_LINES_PER_FLUSH = 500
 _FLUSH_SECONDS = 60
 
 
@@ -38,7 +37,7 @@ class _Waiting(NamedTuple):
     message: Outgoing
 
 
-class JmsInput:
+class JmsInput(Input):
     """Sends a line's key, headers and value as a message with an id of its own, and with its partition as the property `part`.
 
     A line that is no record is sent as a body, byte for byte. A message gets its offset when the service takes it in. So the
@@ -58,16 +57,9 @@ class JmsInput:
         self._connection: JmsConnection | None = None
         retry.until_answered("input", self._connected)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            if error is None:
-                self.flush()
-        finally:
-            if self._connection is not None:
-                self._connection.close()
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
 
     def partition_of(self, key: bytes) -> int:
         return partition_of(key, len(self._queues))
@@ -76,14 +68,13 @@ class JmsInput:
         self.append_and_tell(partition, line)
 
     def append_and_tell(self, partition: int, line: bytes) -> int:
-        read = decode_line(line.rstrip(b"\n"))
-        record = Line(line.rstrip(b"\n")) if isinstance(read, Defect) else read
+        record = read_line(line)
         self._count += 1
         name = f"sim-{self._run}-{self._count}"
         self._waiting.append(_Waiting(partition, outgoing(name, record.key, record.headers, record.value)))
         offset = self._sent[partition]
         self._sent[partition] += 1
-        if len(self._waiting) >= _LINES_PER_FLUSH:
+        if len(self._waiting) >= LINES_PER_FLUSH:
             self.flush()
         return offset
 
@@ -101,8 +92,7 @@ class JmsInput:
     def _connected(self) -> "JmsConnection":
         if self._connection is None or self._connection.is_lost:
             with suppress(ResequencerError):
-                if self._connection is not None:
-                    self._connection.close()
+                self.close()
             self._connection = connect_jms(self._settings)
         return self._connection
 
@@ -160,9 +150,9 @@ class XmsInput(JmsInput):
         super().__init__(queue, Path(self._counted.name) / "sent.json", retry)
         self._partition_of = partition_of
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
         with self._counted:
-            super().__exit__(kind, error, trace)
+            super().close()
 
     def partition_of(self, key: bytes) -> int:
         return self._partition_of(key)

@@ -2,8 +2,7 @@
 
 from contextlib import closing
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from guardian.backoff import RetryWithBackoff
 from notification_service.connectors.kafka.client import to_transport_error
@@ -11,7 +10,7 @@ from notification_service.connectors.kafka.core.records import ProducerRecord
 from notification_service.connectors.kafka.producer import IdempotentProducer, partition_of
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topics import Topics
-from notification_service.connectors.line_format import Defect, Line, decode_line
+from notification_service.simulator.generate.input import Input, read_line
 
 _LINES_PER_FLUSH = 5_000
 _FLUSH_SECONDS = 300
@@ -19,7 +18,7 @@ _FLUSH_SECONDS = 300
 _REPORT_SECONDS = 5
 
 
-class KafkaInput:
+class KafkaInput(Input):
     """Sends a line's key, headers and value as a record. A line that is no record is sent as a value, byte for byte.
 
     Keys select partitions as in all Kafka clients. `retry` logs while the brokers do not answer.
@@ -34,15 +33,8 @@ class KafkaInput:
         self._producer = IdempotentProducer("the input", settings, **own)
         self._sent: list[Any] = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            if error is None:
-                self.flush()
-        finally:
-            self._producer.close(_FLUSH_SECONDS)
+    def close(self) -> None:
+        self._producer.close(_FLUSH_SECONDS)
 
     def partition_of(self, key: bytes) -> int:
         return partition_of(key, self._partitions)
@@ -68,6 +60,5 @@ class KafkaInput:
             raise to_transport_error("the input", failed.exception)
 
     def _send(self, partition: int, line: bytes) -> Any:
-        read = decode_line(line.rstrip(b"\n"))
-        record = Line(line.rstrip(b"\n")) if isinstance(read, Defect) else read
+        record = read_line(line)
         return self._producer.send(ProducerRecord(self._topic, record.key, record.headers, record.value, partition))

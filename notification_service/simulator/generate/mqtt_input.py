@@ -2,29 +2,27 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from guardian.backoff import RetryWithBackoff
 from guardian.ports import Channel, OutputRecord, TransportRefused, TransportUnavailable
-from notification_service.connectors.line_format import Defect, Line, decode_line
 from notification_service.connectors.mqtt.messages import outgoing
 from notification_service.connectors.mqtt.settings import MqttSourceSettings
 from notification_service.connectors.optional_clients import connect_mqtt
 from notification_service.connectors.region_port import Numbered
+from notification_service.simulator.generate.input import LINES_PER_FLUSH, Input, read_line
 from resequencer.errors import ResequencerError
 from resequencer.record import Partition
 
 if TYPE_CHECKING:
     from notification_service.connectors.mqtt.connection import MqttConnection
 
-_LINES_PER_FLUSH = 500
 _QOS = 1
 
 
-class MqttInput:
+class MqttInput(Input):
     """Publishes a line's key, headers and value as a message. What is sent again after an outage may be there twice.
 
     `partition_of` is the partitioner of the bridge's start. Offsets are the bridge's, and not known here. `retry` logs
@@ -39,30 +37,25 @@ class MqttInput:
     def __init__(self, settings: MqttSourceSettings, partition_of: Callable[[bytes], int], retry: RetryWithBackoff) -> None:
         self._broker = replace(settings, client_id=None)
         self._topic = topic_in(settings.topics[0])
-        self.partition_of = partition_of
+        self._partition_of = partition_of
         self._retry = retry
         self._waiting: list[Numbered] = []
         self._has_session = False
         self._connection: MqttConnection | None = None
         retry.until_answered("input", self._connected)
 
-    def __enter__(self) -> Self:
-        return self
+    def partition_of(self, key: bytes) -> int:
+        return self._partition_of(key)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            if error is None:
-                self.flush()
-        finally:
-            if self._connection is not None:
-                self._connection.close()
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
 
     def append(self, partition: int, line: bytes) -> None:
-        read = decode_line(line.rstrip(b"\n"))
-        record = Line(line.rstrip(b"\n")) if isinstance(read, Defect) else read
+        record = read_line(line)
         sent = OutputRecord(len(self._waiting) + 1, Channel.NOTIFICATIONS, record.key, record.headers, record.value)
         self._waiting.append(Numbered(Partition(self._topic, partition), sent))
-        if len(self._waiting) >= _LINES_PER_FLUSH:
+        if len(self._waiting) >= LINES_PER_FLUSH:
             self.flush()
 
     def append_and_tell(self, partition: int, line: bytes) -> int:
@@ -99,8 +92,7 @@ class MqttInput:
     def _connected(self) -> "MqttConnection":
         if self._connection is None or self._connection.is_lost:
             with suppress(ResequencerError):
-                if self._connection is not None:
-                    self._connection.close()
+                self.close()
             self._connection = connect_mqtt(self._broker)
         return self._connection
 

@@ -10,6 +10,13 @@ SAMPLES = tuple(sorted((Path(__file__).parents[1] / "samples").glob("*.xml")))
 """The pain.001 files shipped with the simulator."""
 
 
+class Events(StrEnum):
+    """What is simulated: payments as envelopes of IPF, or the orders of a shop as CloudEvents."""
+
+    PAYMENTS = "payments"
+    SHOP = "shop"
+
+
 class Flows(StrEnum):
     """The number of flows per unit."""
 
@@ -58,7 +65,8 @@ class Plan(msgspec.Struct, frozen=True):
     `max_value_bytes` is the service's limit, so that one piece of garbage can exceed it; None for no such piece. `exponent` is
     used by `Keys.ZIPF` only. `rate` is in lines per second, None for as fast as possible. A burst consists of envelopes, and none
     moves out of its burst. With `is_backlog` late ones follow at once behind everything else: nothing is late for a service that
-    is started afterwards. `epoch_at` is the instant at which the first payment begins; no clock is used.
+    is started afterwards. `epoch_at` is the instant at which the first payment begins; no clock is used. Orders of a shop have no
+    `schema` and no `pain001`.
     """
 
     units: int
@@ -82,6 +90,7 @@ class Plan(msgspec.Struct, frozen=True):
     rate: float | None = None
     bursts: Bursts | None = None
     is_backlog: bool = False
+    events: Events = Events.PAYMENTS
 
     def __post_init__(self) -> None:
         assert self.units >= 1

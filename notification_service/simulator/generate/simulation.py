@@ -1,8 +1,9 @@
 """Writes the simulated envelopes to the service's input, and the expectations to a file."""
 
 import fcntl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from random import Random
@@ -17,9 +18,10 @@ from notification_service.simulator.expectation import Expected, ExpectedGarbage
 from notification_service.simulator.generate.disorder import Chances, Disordered, Fate, Rates, disordered
 from notification_service.simulator.generate.garbage import deal_garbage
 from notification_service.simulator.generate.input import Input, InputFiles
-from notification_service.simulator.generate.pain001 import SinglePayment, read_payments
-from notification_service.simulator.generate.plan import Bursts, Keys, Plan
-from notification_service.simulator.generate.units import UnitArrivals, simulate_unit
+from notification_service.simulator.generate.pain001 import read_payments
+from notification_service.simulator.generate.plan import Bursts, Events, Keys, Plan
+from notification_service.simulator.generate.shop import make_shop
+from notification_service.simulator.generate.units import Maker, UnitArrivals, contradict, simulate_unit
 from resequencer.dead_letter import DeadLetterReason
 from storage.private_file import make_private
 
@@ -34,7 +36,7 @@ class Place(NamedTuple):
     at: int
 
 
-def mixed(plan: Plan, payments: Sequence[SinglePayment], rng: Random) -> Iterator[Place]:
+def mixed(plan: Plan, maker: Maker, rng: Random) -> Iterator[Place]:
     """Yield envelopes as if `UNITS_AT_ONCE` payments ran in parallel.
 
     Each active payment is equally likely to come next. With `Keys.ZIPF` the weight is the payment's number of envelopes: one with
@@ -45,7 +47,7 @@ def mixed(plan: Plan, payments: Sequence[SinglePayment], rng: Random) -> Iterato
     started = 0
     while active or started < plan.units:
         while len(active) < UNITS_AT_ONCE and started < plan.units:
-            unit = UnitArrivals(simulate_unit(plan, payments, started), is_backlog=plan.is_backlog)
+            unit = UnitArrivals(maker.unit(started), maker.contradict, is_backlog=plan.is_backlog)
             active.append(_places(unit))
             weights.append(len(unit.simulated.envelopes))
             started += 1
@@ -61,6 +63,19 @@ def mixed(plan: Plan, payments: Sequence[SinglePayment], rng: Random) -> Iterato
 
 def _places(unit: UnitArrivals) -> Iterator[Place]:
     return (Place(unit, at) for at in range(len(unit.simulated.envelopes)))
+
+
+def make_maker(plan: Plan) -> Maker:
+    """Return what makes the units of the plan.
+
+    Raises:
+        Pain001Refused: A pain.001 file cannot be used.
+    """
+    if plan.events is Events.SHOP:
+        return make_shop(plan)
+    payments = [payment for file in plan.pain001 for payment in read_payments(file)]
+    garbage = partial(deal_garbage, unit=f"sim-{plan.seed}-garbage", max_value_bytes=plan.max_value_bytes)
+    return Maker(partial(simulate_unit, plan, payments), contradict, garbage)
 
 
 class Timetable:
@@ -173,14 +188,14 @@ def simulate_into(
         Pain001Refused: A pain.001 file cannot be used; nothing was written.
         TransportRefused, TransportUnavailable: The input or the file cannot be written.
     """
-    payments = [payment for file in plan.pain001 for payment in read_payments(file)]
+    maker = make_maker(plan)
     try:
         with ExitStack() as stack:
             target = stack.enter_context(open_input())
             expected = stack.enter_context(_open_expected(expected_file))
             late_lines = stack.enter_context(SpooledTemporaryFile(max_size=_SPOOLED_BYTES))
-            run = _Run(plan, target, expected, late_lines, pacer)
-            run.write(payments, progress)
+            run = _Run(plan, maker, target, expected, late_lines, pacer)
+            run.write(progress)
             run.flush()
             if run.has_late_lines:
                 if not plan.is_backlog:
@@ -198,12 +213,14 @@ class _Run:
     def __init__(
         self,
         plan: Plan,
+        maker: Maker,
         target: Input,
         expected: BinaryIO,
         late_lines: SpooledTemporaryFile[bytes],
         pacer: Pacer | None,
     ) -> None:
         self._plan = plan
+        self._maker = maker
         self._target = target
         self._expected = expected
         self._late_lines = late_lines
@@ -211,17 +228,17 @@ class _Run:
         self._timetable = Timetable(plan.rate)
         self._counts = dict.fromkeys(Summary.__struct_fields__, 0) | {"seed": plan.seed}
         self._garbage_rng = _rng(plan, "garbage")
-        self._garbage = deal_garbage(self._garbage_rng, f"sim-{plan.seed}-garbage", plan.max_value_bytes)
+        self._garbage = maker.garbage(self._garbage_rng)
 
     @property
     def has_late_lines(self) -> bool:
         return self._late_lines.tell() > 0
 
-    def write(self, payments: Sequence[SinglePayment], progress: Progress) -> None:
+    def write(self, progress: Progress) -> None:
         plan = self._plan
         rates = Rates(plan.duplicates, plan.losses, plan.late, plan.conflicts)
         chances = Chances(_rng(plan, "disorder"), _rng(plan, "conflicts"))
-        for number, burst in enumerate(_bursts(mixed(plan, payments, _rng(plan, "mix")), plan.bursts)):
+        for number, burst in enumerate(_bursts(mixed(plan, self._maker, _rng(plan, "mix")), plan.bursts)):
             if number and plan.bursts:
                 self._timetable.add_silence(plan.bursts.silence_ms)
             for copy in disordered(burst, window=plan.window, rates=rates, chances=chances):
@@ -251,9 +268,9 @@ class _Run:
         if copy.fate is Fate.LOST:
             return
         envelope = unit.envelope(at, contradicts=copy.contradicts)
-        key = unit.simulated.expected.unit.encode()
+        key = unit.simulated.key
         line = encode_line(Line(envelope.value, key, envelope.headers))
-        partition = self._target.partition_of(key)
+        partition = self._target.partition_of(unit.simulated.partition_key)
         if copy.fate is Fate.LATE:
             self._late_lines.write(b"%d %b %b" % (partition, _REFUSED if is_refused else _TAKEN, line))
         else:
@@ -285,7 +302,7 @@ class _Run:
         self._counts["conflicts"] += 1
 
     def _finish(self, unit: UnitArrivals, progress: Progress) -> None:
-        partition = self._target.partition_of(unit.simulated.expected.unit.encode())
+        partition = self._target.partition_of(unit.simulated.partition_key)
         expected = unit.expectation(partition)
         self._expect(expected)
         counts, envelopes = self._counts, expected.envelopes

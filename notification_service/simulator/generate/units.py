@@ -2,10 +2,10 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -14,6 +14,7 @@ from notification_service.simulator.expectation import ExpectedEnvelope, Expecte
 from notification_service.simulator.generate.disorder import Disordered, Fate
 from notification_service.simulator.generate.envelopes import Carried, EnvelopeWriter
 from notification_service.simulator.generate.flows import (
+    AGAIN,
     FRAUD_CHECK,
     PAYMENT_INITIATION,
     STATUSES,
@@ -21,6 +22,7 @@ from notification_service.simulator.generate.flows import (
     draw_events,
     lengthened,
 )
+from notification_service.simulator.generate.garbage import Garbage
 from notification_service.simulator.generate.pain001 import SinglePayment, amount_of, copy_of, message_of, references_of
 from notification_service.simulator.generate.plan import Flows, Keys, Numbering, Plan, Schema
 from resequencer.notification import notification_id
@@ -54,16 +56,54 @@ def _ranks(seed: int, block: int, count: int) -> tuple[int, ...]:
 class SimulatedEnvelope(msgspec.Struct, frozen=True):
     """One record that a flow emits, and its expectation."""
 
-    value: bytes
+    value: bytes | None
     headers: Headers
     expected: ExpectedEnvelope
 
 
 class SimulatedUnit(msgspec.Struct, frozen=True):
-    """All envelopes of a unit in their true order. `expected` has no envelopes yet, because their arrival is decided later."""
+    """All envelopes of a unit in their true order, and the key of their records. `expected` has no envelopes yet, because their
+    arrival is decided later.
+    """
 
     expected: ExpectedUnit
+    key: bytes | None
     envelopes: tuple[SimulatedEnvelope, ...]
+
+    @property
+    def partition_key(self) -> bytes:
+        """What selects the partition: the key, or without one the unit."""
+        return self.expected.unit.encode() if self.key is None else self.key
+
+
+class Maker(NamedTuple):
+    """Makes what a simulation writes: unit `number` (from 0), an envelope of a unit with other content under its id, and lines
+    that are no envelopes, without end.
+    """
+
+    unit: Callable[[int], SimulatedUnit]
+    contradict: Callable[[SimulatedUnit, int], SimulatedEnvelope]
+    garbage: Callable[[Random], Iterator[Garbage]]
+
+
+class Course(NamedTuple):
+    """What happens to a unit, in its true order, and the sequences."""
+
+    events: tuple[Happening, ...]
+    sequences: tuple[int, ...]
+    numbering: Numbering
+
+
+def draw_course(
+    rng: Random, plan: Plan, number: int, draw: Callable[..., tuple[Happening, ...]], again: Sequence[Happening]
+) -> Course:
+    """Draw the course of unit `number` by `draw(rng, two_flows=…)`; what happens `again` and again makes a busy unit longer."""
+    numbering = _draw_numbering(rng, plan)
+    events = draw(rng, two_flows=_draw_two_flows(rng, plan))
+    if plan.keys is Keys.ZIPF:
+        more = Random(f"{plan.seed}/more/{number}")  # noqa: S311  # A simulation, and it must repeat itself.
+        events = lengthened(events, envelopes_of(plan, number), more, again)
+    return Course(events, _sequences(events, numbering), numbering)
 
 
 def simulate_unit(plan: Plan, payments: Sequence[SinglePayment], number: int) -> SimulatedUnit:
@@ -72,13 +112,10 @@ def simulate_unit(plan: Plan, payments: Sequence[SinglePayment], number: int) ->
     unit = f"sim-{plan.seed}-{number:07d}"
     payment = copy_of(payments[number % len(payments)], number // len(payments), draw_uuid(rng))
     references = references_of(payment)
-    numbering = _draw_numbering(rng, plan)
-    events = draw_events(rng, two_flows=_draw_two_flows(rng, plan))
-    if plan.keys is Keys.ZIPF:
-        events = lengthened(events, envelopes_of(plan, number), Random(f"{plan.seed}/more/{number}"))  # noqa: S311  # As above.
+    events, sequences, numbering = draw_course(rng, plan, number, draw_events, AGAIN)
     writer = EnvelopeWriter(unit, _draw_schema(rng, plan), plan.epoch_at + number * 250, rng)
     carried = _draw_carried(rng, payment, len(events))
-    envelopes = _envelopes(unit, writer, events, _sequences(events, numbering), carried)
+    envelopes = _envelopes(unit, writer, events, sequences, carried)
     expected = ExpectedUnit(
         unit,
         0,
@@ -90,7 +127,7 @@ def simulate_unit(plan: Plan, payments: Sequence[SinglePayment], number: int) ->
         message=message_of(payment),
         amount=amount_of(payment),
     )
-    return SimulatedUnit(expected, envelopes)
+    return SimulatedUnit(expected, unit.encode(), envelopes)
 
 
 def draw_uuid(rng: Random) -> str:
@@ -131,15 +168,15 @@ def _processes(unit: str, envelope_id: str, happening: Happening) -> tuple[Expec
     return tuple(processes)
 
 
-def _sequences(events: Sequence[Happening], numbering: Numbering) -> list[int]:
+def _sequences(events: Sequence[Happening], numbering: Numbering) -> tuple[int, ...]:
     if numbering is Numbering.SHARED:
-        return list(range(1, len(events) + 1))
+        return tuple(range(1, len(events) + 1))
     counts: dict[str, int] = {}
     sequences = []
     for happening in events:
         counts[happening.flow] = counts.get(happening.flow, 0) + 1
         sequences.append(counts[happening.flow])
-    return sequences
+    return tuple(sequences)
 
 
 def _draw_carried(rng: Random, payment: SinglePayment, length: int) -> list[Carried]:
@@ -181,19 +218,21 @@ _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _read_processes = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
-def contradict(unit: str, envelope: SimulatedEnvelope) -> SimulatedEnvelope:
-    """Return the same envelope with another first event; if there was none, with one.
+def contradict(unit: SimulatedUnit, index: int) -> SimulatedEnvelope:
+    """Return the unit's envelope at `index` with another first event; if there was none, with one.
 
     Flow, sequence and data stay, so nothing is missing whichever record counts.
     """
+    envelope = unit.envelopes[index]
     expected = envelope.expected
     event = next(each for each in _OTHER_EVENTS[expected.flow] if [each] != [one.event for one in expected.processes[:1]])
+    assert envelope.value is not None, "an envelope has a value"
     fields = _read_fields(envelope.value)
     processes = _read_processes(fields["processObjects"]) or [{"objectType": "PROCESS_FLOW_EVENT"}]
     processes[0]["object"] = {"eventName": event, "processFlowName": expected.flow}
     fields["processObjects"] = msgspec.Raw(msgspec.json.encode(processes))
     status, reason = STATUSES[expected.flow, event]
-    first = ExpectedProcess(event, expected.flow, status, reason, notification_id(unit, expected.envelope_id, 0))
+    first = ExpectedProcess(event, expected.flow, status, reason, notification_id(unit.expected.unit, expected.envelope_id, 0))
     return SimulatedEnvelope(
         msgspec.json.encode(fields),
         envelope.headers,
@@ -207,8 +246,15 @@ class UnitArrivals:
     With `is_backlog` no time passes before late copies, so they are last but not late.
     """
 
-    def __init__(self, simulated: SimulatedUnit, *, is_backlog: bool = False) -> None:
+    def __init__(
+        self,
+        simulated: SimulatedUnit,
+        contradict: Callable[[SimulatedUnit, int], SimulatedEnvelope],
+        *,
+        is_backlog: bool = False,
+    ) -> None:
         self.simulated = simulated
+        self._contradict = contradict
         self._is_backlog = is_backlog
         self._outstanding = len(simulated.envelopes)
         self._seen: Counter[int] = Counter()
@@ -240,8 +286,7 @@ class UnitArrivals:
 
     def envelope(self, index: int, *, contradicts: bool) -> SimulatedEnvelope:
         """Return the envelope as it happened, or with other content under its id."""
-        envelope = self.simulated.envelopes[index]
-        return contradict(self.simulated.expected.unit, envelope) if contradicts else envelope
+        return self._contradict(self.simulated, index) if contradicts else self.simulated.envelopes[index]
 
     def order(self) -> list[int]:
         """Return the envelopes that arrive at all, in the order of first arrival."""

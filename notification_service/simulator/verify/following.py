@@ -267,7 +267,7 @@ class Following:
         unit = observed.unit
         if unit in self._done:
             if not observed.is_possible_duplicate:
-                what = f"{observed.notification_id} ({observed.event}) came after all output of its unit had come"
+                what = f"{observed.named} came after all output of its unit had come"
                 self._findings.add(Finding(Deviation.DOUBLED, unit, what))
             return
         self._seen.setdefault(unit, []).append(observed)
@@ -335,7 +335,7 @@ class Following:
         """Report the output of units that are not expected."""
         for name in self._unexplained:
             for each in self._seen.pop(name):
-                self._findings.add(Finding(Deviation.UNEXPECTED, name, f"{each.notification_id} ({each.event}): no such unit"))
+                self._findings.add(Finding(Deviation.UNEXPECTED, name, f"{each.named}: no such unit"))
         self._unexplained.clear()
         self._dead_letter_check.refuse_early(self._findings)
 

@@ -15,18 +15,23 @@ from guardian.headers import (
     INCOMPLETE,
     LATE,
     NOTIFICATION_ID,
+    ORIGINAL,
+    OURS,
     POSSIBLE_DUPLICATE,
     PROCESS_FLOW_NAME,
     RELEASED_BY,
     REQUEUED_FROM,
     SOURCE_POSITION,
+    find_unit,
+    own_texts,
     texts_of,
 )
 from guardian.ports import TransportRefused
 from notification_service.connectors.files.rotated_names import Rotated, find_rotated
-from notification_service.connectors.line_format import Defect, decode_line
+from notification_service.connectors.line_format import Defect, Line, decode_line
+from notification_service.simulator.expectation import record_digest
 from notification_service.simulator.generate.pain001 import XmlRefused, parse_iso_xml
-from resequencer.record import Origin
+from resequencer.record import Headers, Origin
 
 
 class ObservedReport(msgspec.Struct, frozen=True):
@@ -43,7 +48,8 @@ class ObservedReport(msgspec.Struct, frozen=True):
 class ObservedNotification(msgspec.Struct, frozen=True):
     """A notification by its key (the unit) and headers; `report` is None if the value is no report.
 
-    `partition` is that of its source position; None without a valid one.
+    `partition` is that of its source position; None without a valid one. `digest` is that of the record that came, if this is one
+    that leaves as it came.
     """
 
     unit: str
@@ -57,6 +63,12 @@ class ObservedNotification(msgspec.Struct, frozen=True):
     is_possible_duplicate: bool
     report: ObservedReport | None
     is_released_by_order: bool = False
+    digest: str | None = None
+
+    @property
+    def named(self) -> str:
+        """The id, and the event if a header names one."""
+        return self.notification_id if self.event is None else f"{self.notification_id} ({self.event})"
 
 
 class ObservedDeadLetter(msgspec.Struct, frozen=True):
@@ -76,13 +88,14 @@ def read_notification(line: bytes) -> ObservedNotification | Defect:
     read = decode_line(line)
     if isinstance(read, Defect):
         return read
-    headers = texts_of(read.headers)
-    identifier = headers.get(NOTIFICATION_ID)
-    if read.key is None or identifier is None:
+    headers = own_texts(read.headers)
+    identifier, unit = headers.get(NOTIFICATION_ID), find_unit(read.key, headers)
+    if unit is None or identifier is None:
         return Defect(f"no key or no header {NOTIFICATION_ID}")
+    is_passed_through = any(name.startswith(OURS) for name, _ in read.headers)
     position = _position(headers.get(SOURCE_POSITION))
     return ObservedNotification(
-        unit=read.key.decode(errors="replace"),
+        unit=unit,
         notification_id=identifier,
         envelope_id=headers.get(ENVELOPE_ID),
         event=headers.get(EVENT_NAME),
@@ -91,9 +104,19 @@ def read_notification(line: bytes) -> ObservedNotification | Defect:
         incomplete=headers.get(INCOMPLETE),
         is_late=LATE in headers,
         is_possible_duplicate=POSSIBLE_DUPLICATE in headers,
-        report=_find_report(read.content),
+        report=None if is_passed_through else _find_report(read.content),
         is_released_by_order=RELEASED_BY in headers,
+        digest=_digest_of_what_came(read) if is_passed_through else None,
     )
+
+
+def _digest_of_what_came(line: Line) -> str:
+    """Return the digest of the record as it came; if one of ours is in front of one of its own, that of the whole record."""
+    own = tuple(each for each in line.headers if each[0].startswith(ORIGINAL) or not each[0].startswith(OURS))
+    if own != line.headers[: len(own)]:
+        return record_digest(line.key, line.headers, line.value)
+    came: Headers = tuple((name.replace(ORIGINAL, OURS, 1) if name.startswith(ORIGINAL) else name, value) for name, value in own)
+    return record_digest(line.key, came, line.value)
 
 
 def read_dead_letter(line: bytes) -> ObservedDeadLetter | Defect:

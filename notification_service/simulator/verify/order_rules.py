@@ -3,11 +3,13 @@
 SEQUENCE with one numbering: ascending over the whole unit, except for what is marked `late`. SEQUENCE with a numbering per flow:
 ascending per flow only if every flow's envelopes arrived in order; else what follows a later one of its flow is marked `late`.
 STRICT_SEQUENCE: ascending per flow. For both, nothing is marked `late` unless it follows a later one. FULL_*: first the envelope
-that completes the data, then those that had waited in order of arrival, then all others as they arrive. Other strategies: the
-order is unknown and not checked.
+that completes the data, then those that had waited in order of arrival, then all others as they arrive; COMPLETE: the same.
+WINDOW: ascending over the whole unit, except for what is marked `late` because it follows a later one. PREVIOUS: in each flow
+behind the one before it, except for what is marked `late`. Other strategies: the order is unknown and not checked.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -17,14 +19,17 @@ from notification_service.simulator.generate.envelopes import PART_TYPES
 from notification_service.simulator.verify.observation import ObservedDeadLetter, ObservedNotification
 from notification_service.simulator.verify.verdict import Deviation, Finding, Findings
 from resequencer.dead_letter import DeadLetterReason
+from resequencer.strategies.window import OrderBy
 
 _FULL = frozenset({"FULL_PAIN001", "FULL_PAIN001_AND_CUSTOM_DATA", "FULL_PAIN001_AND_PDS_DATA"})
+_COMPLETE, _WINDOW, _PREVIOUS = "COMPLETE", "WINDOW", "PREVIOUS"
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """The service's configuration. The data keys are used only by the strategy that waits for them.
+    """The service's configuration. Data keys, parts and `order_by` are used only by the strategy that has them.
 
-    `target_type` decides whether a notification's value is a report. `deadline_ms` is how long a stashed envelope waits.
+    `target_type` decides whether a notification's value is a report. `deadline_ms` is how long a stashed envelope waits, with
+    WINDOW the window.
     """
 
     strategy: str
@@ -32,6 +37,8 @@ class Rules(msgspec.Struct, frozen=True):
     pds_data_keys: tuple[str, ...] = ()
     target_type: str = "report"
     deadline_ms: int = 21_000
+    required_parts: tuple[str, ...] = ()
+    order_by: OrderBy = OrderBy.TIME
 
     @property
     def has_report(self) -> bool:
@@ -39,7 +46,7 @@ class Rules(msgspec.Struct, frozen=True):
 
     @property
     def gathers(self) -> bool:
-        return self.strategy in _FULL
+        return self.strategy == _COMPLETE or self.strategy in _FULL
 
     @property
     def needs_sequence(self) -> bool:
@@ -48,6 +55,8 @@ class Rules(msgspec.Struct, frozen=True):
     @property
     def required(self) -> frozenset[str]:
         """What a gathering strategy waits for, in the words of the header `incomplete`."""
+        if self.strategy == _COMPLETE:
+            return frozenset(self.required_parts)
         custom = self.custom_data_keys if self.strategy == "FULL_PAIN001_AND_CUSTOM_DATA" else ()
         pds = self.pds_data_keys if self.strategy == "FULL_PAIN001_AND_PDS_DATA" else ()
         return frozenset((*PART_TYPES, *(f"customData:{key}" for key in custom), *(f"pdsData:{name}" for name in pds)))
@@ -74,6 +83,10 @@ def order_findings(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules, *, is
         yield from _gathering(unit, sure, rules, is_disturbed=is_disturbed)
     elif rules.needs_sequence:
         yield from _sequence(unit, sure, rules, is_disturbed=is_disturbed)
+    elif rules.strategy == _WINDOW:
+        yield from _window(unit, sure, rules, is_disturbed=is_disturbed)
+    elif rules.strategy == _PREVIOUS:
+        yield from _chains(unit, sure, is_disturbed=is_disturbed)
 
 
 def _gathering(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules, *, is_disturbed: bool) -> Iterator[Finding]:
@@ -122,6 +135,43 @@ def _sequence(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules, *, is_dist
     if not may_name_others and (is_strict or is_one_numbering):
         for envelopes, noticed in lanes:
             yield from _hidden_gaps(unit, envelopes, noticed)
+
+
+def _window(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules, *, is_disturbed: bool) -> Iterator[Finding]:
+    """Yield the deviations where all of a unit are ordered by number, or by time, which in the true order rises."""
+    places = {each.envelope_id: number for number, each in enumerate(unit.envelopes)}
+    if rules.order_by is OrderBy.SEQUENCE:
+        places = {each.envelope_id: each.sequence for each in unit.envelopes}
+    ranked = [(each, places[each.envelope.envelope_id]) for each in seen]
+    timely = [each for each in ranked if not each[0].observed.is_late]
+    yield from _descents(unit, [each for each, _ in timely], [(place, each.at) for each, place in timely])
+    is_calm = not is_disturbed and not _is_slow(unit, rules) and not any(each.late for each in unit.envelopes)
+    highest, following = 0, set[str]()
+    for each, place in ranked:
+        if place < highest:
+            following.add(each.envelope.envelope_id)
+        highest = max(highest, place)
+    yield from _false_marks(unit, seen, frozenset() if is_calm else following, may_be_incomplete=is_disturbed)
+
+
+def _chains(unit: ExpectedUnit, seen: Sequence[Seen], *, is_disturbed: bool) -> Iterator[Finding]:
+    """Yield the deviations where each event of a flow names the one before it, and nothing knows more of the order."""
+    places = {each.envelope.envelope_id: (at, each) for at, each in enumerate(seen)}
+    overtaken = set[str]()
+    is_calm = not is_disturbed and not any(each.is_lost or each.late for each in unit.envelopes)
+    may_name_others = is_disturbed or any(each.late for each in unit.envelopes)
+    for flow in unit.flows:
+        chain = [each for each in unit.envelopes if each.flow == flow]
+        for before, after in pairwise(chain):
+            (first, one), (second, other) = (places.get(each.envelope_id, (-1, None)) for each in (before, after))
+            if one is not None and other is not None and second < first:
+                overtaken.add(before.envelope_id)
+                if not one.observed.is_late:
+                    yield _finding(unit, Deviation.OUT_OF_ORDER, one, f"came after {_named(other)}")
+            missing = f"previous:{before.envelope_id}"
+            if before.is_lost and other is not None and not may_name_others and other.observed.incomplete != missing:
+                yield _finding(unit, Deviation.NOT_MARKED, other, f"follows a lost one, marked {other.observed.incomplete}")
+    yield from _false_marks(unit, seen, overtaken, may_be_incomplete=not is_calm)
 
 
 def _lane(

@@ -9,6 +9,8 @@ import msgspec
 from guardian.ports import TransportRefused
 from notification_service.connectors.line_format import Line, decode_line
 from notification_service.simulator.expectation import Expected, ExpectedUnit
+from resequencer.event import Decoder, Event
+from resequencer.record import Origin, Partition, Record
 
 _CANDIDATES = 5_000
 """The maximum number of units that are examined."""
@@ -36,36 +38,6 @@ class Step(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-class Arrival(msgspec.Struct, frozen=True):
-    """One line of a unit, duplicates included. `line` has no newline; `offset` is its start in the partition file."""
-
-    partition: int
-    offset: int
-    envelope_id: str
-    sequence: int
-    flow: str
-    events: tuple[str, ...]
-    line: bytes
-
-
-class _Event(msgspec.Struct, rename="camel"):
-    event_name: str = ""
-
-
-class _Process(msgspec.Struct, rename="camel"):
-    object: _Event
-    unique_id: str | None = None
-
-
-class _Envelope(msgspec.Struct, rename="camel"):
-    flow: str
-    sequence: int
-    process_objects: tuple[_Process, ...] = ()
-
-
-_read_envelope = msgspec.json.Decoder(_Envelope).decode
-
-
 def find_unit(expectations: Iterable[bytes]) -> ExpectedUnit | None:
     """Return a unit that makes a good example: nothing lost, late or contradicted, one numbering, and some disorder.
 
@@ -85,8 +57,8 @@ def find_unit(expectations: Iterable[bytes]) -> ExpectedUnit | None:
     return best
 
 
-def arrivals_of(unit: ExpectedUnit, in_directory: Path) -> tuple[Arrival, ...]:
-    """Return the unit's lines in the order of its partition file.
+def arrivals_of(unit: ExpectedUnit, in_directory: Path, decoder: Decoder) -> tuple[Event, ...]:
+    """Return the unit's events in the order of its partition file, duplicates included.
 
     Raises:
         TransportRefused: The file cannot be read.
@@ -94,7 +66,7 @@ def arrivals_of(unit: ExpectedUnit, in_directory: Path) -> tuple[Arrival, ...]:
     path = in_directory / f"partition-{unit.partition}.jsonl"
     try:
         with path.open("rb") as file:
-            return tuple(_arrivals(unit, file))
+            return tuple(_arrivals(unit, file, decoder))
     except OSError as error:
         raise TransportRefused(str(path), f"{error.strerror or error}; run `simulate` first") from error
 
@@ -117,18 +89,17 @@ def render_story(steps: Sequence[Step]) -> tuple[str, ...]:
     return tuple(line.rstrip() for line in lines)
 
 
-def _arrivals(unit: ExpectedUnit, lines: Iterable[bytes]) -> Iterator[Arrival]:
+def _arrivals(unit: ExpectedUnit, lines: Iterable[bytes], decoder: Decoder) -> Iterator[Event]:
     """Yield the unit's arrivals. Only lines that contain the unit's name are decoded; it may be part of another name."""
     name = unit.unit.encode()
     offset = 0
     for line in lines:
         read = decode_line(line[:-1]) if name in line and line.endswith(b"\n") else None
-        if isinstance(read, Line) and read.key == name:
-            envelope = _read_envelope(read.content)
-            first = envelope.process_objects[0].unique_id if envelope.process_objects else None
-            envelope_id = first or f"{envelope.flow}#{envelope.sequence}"
-            events = tuple(each.object.event_name for each in envelope.process_objects)
-            yield Arrival(unit.partition, offset, envelope_id, envelope.sequence, envelope.flow, events, line[:-1])
+        if isinstance(read, Line):
+            origin = Origin(Partition("story", unit.partition), offset)
+            event = decoder.decode(Record(origin, read.value, read.key, read.headers))
+            if isinstance(event, Event) and event.unit == unit.unit:
+                yield event
         offset += len(line)
 
 

@@ -78,9 +78,12 @@ def content_findings(unit: ExpectedUnit, seen: Sequence[Seen], rules: Rules) -> 
     for each in seen:
         notified.update(each.envelope.parts)
         known = {*PART_TYPES} if rules.gathers and each.observed.incomplete is None else notified
-        flaws = [*_header_flaws(unit, each)]
-        if rules.has_report:
-            flaws += _report_flaws(unit, each, known)
+        if each.envelope.digest is not None:
+            flaws = [*_record_flaws(unit, each)]
+        else:
+            flaws = [*_header_flaws(unit, each)]
+            if rules.has_report:
+                flaws += _report_flaws(unit, each, known)
         if flaws:
             where = f"{each.envelope.flow} #{each.envelope.sequence}"
             yield Finding(Deviation.WRONG_CONTENT, unit.unit, f"{where}: {'; '.join(flaws)}")
@@ -93,6 +96,14 @@ def _header_flaws(unit: ExpectedUnit, seen: Seen) -> Iterator[str]:
         ("header event-name", observed.event, process.event),
         ("header process-flow-name", observed.flow, process.flow),
         ("partition in source-position", observed.partition, unit.partition),
+    )
+
+
+def _record_flaws(unit: ExpectedUnit, seen: Seen) -> Iterator[str]:
+    """Yield how a record differs from the one that came, but for our headers behind its own."""
+    yield from _differences(
+        ("the digest of key, headers and value", seen.observed.digest, seen.envelope.digest),
+        ("partition in source-position", seen.observed.partition, unit.partition),
     )
 
 
@@ -320,13 +331,13 @@ def unit_findings(
     for each in observed:
         identifier = each.notification_id
         if identifier not in wanted or wanted[identifier][0].is_lost:
-            yield Finding(Deviation.UNEXPECTED, unit.unit, f"{identifier} ({each.event}) is not an expected notification")
+            yield Finding(Deviation.UNEXPECTED, unit.unit, f"{each.named} is not an expected notification")
         elif identifier not in seen:
             seen[identifier] = Seen(*wanted[identifier], each)
         elif not each.is_possible_duplicate:
-            yield Finding(Deviation.DOUBLED, unit.unit, f"{identifier} ({each.event}) was published more than once")
+            yield Finding(Deviation.DOUBLED, unit.unit, f"{each.named} was published more than once")
         if each.is_released_by_order and unit.unit not in explained.released:
-            what = f"{identifier} ({each.event}) is marked released-by, but no release or skip of the unit was done"
+            what = f"{each.named} is marked released-by, but no release or skip of the unit was done"
             yield Finding(Deviation.RELEASED_WITHOUT_ORDER, unit.unit, what)
     missing = [envelope.envelope_id for name, (envelope, _) in wanted.items() if name not in seen and not envelope.is_lost]
     is_set_aside = len(set(missing)) <= explained.set_aside.get(unit.unit, 0)

@@ -43,9 +43,11 @@ def reference(work: Workload) -> Outcome:
     return _play(uncut(without_retention(work)), Steps(lambda _: Fate.GOES_WELL, Random(0)), Forgets.NOTHING, is_reference=True)
 
 
-def simulate(seed: int, forgets: Forgets = Forgets.NOTHING, expected: Outcome | None = None) -> Outcome:
-    """Do one run with many exits. `problem` of the outcome is what is wrong with the run."""
-    work = prepared(seed)
+def simulate(
+    seed: int, forgets: Forgets = Forgets.NOTHING, expected: Outcome | None = None, work: Workload | None = None
+) -> Outcome:
+    """Do one run with many exits, of this input or that of the seed. `problem` of the outcome is what is wrong with the run."""
+    work = work or prepared(seed)
     expected = expected or reference(work)
     random = Random(f"fates {seed} {forgets}")
     outcome = judged(_play(work, Steps(random_fates(random), random), forgets), expected, forgets)

@@ -12,28 +12,39 @@ _SEQUENCES = ("SEQUENCE", "STRICT_SEQUENCE")
 def find_wrong_mark(told: Iterable["Told"], strategy: str) -> str | None:
     """Find the first mark that is wrong or missing. With SEQUENCE a unit's flows share one numbering.
 
-    `late` means that a later notification was sent before. `incomplete` must name nothing that the notification holds, and only
-    numbers below its own that were not notified before.
+    `late` means that a later notification was sent before; with PREVIOUS, the next one. `incomplete` must name nothing that the
+    notification holds, and only numbers below its own that were not notified before.
     """
     before: dict[str, list[int]] = {}
     for each in told:
         flow = each.identity.split("#")[1] if strategy == "STRICT_SEQUENCE" else ""
         numbers = before.setdefault(f"{each.unit}#{flow}", [])
-        problem = _find_wrong_number(each, numbers) if strategy in _SEQUENCES else _find_wrong_part(each)
+        problem = _find_wrong_lateness(each, numbers, strategy) or (
+            _find_wrong_number(each, numbers) if strategy in _SEQUENCES else _find_wrong_part(each)
+        )
         if problem is not None:
             return f"{each.identity} {problem}, after {numbers}"
         numbers.append(each.sequence or 0)
     return None
 
 
-def _find_wrong_number(told: "Told", before: Sequence[int]) -> str | None:
+def _find_wrong_lateness(told: "Told", before: Sequence[int], strategy: str) -> str | None:
     number = told.sequence or 0
-    if told.is_late is not any(each > number for each in before):
-        return "is marked late" if told.is_late else "is not marked late"
-    missing = int(told.incomplete.removeprefix("sequence:")) if told.incomplete is not None else 0
-    if missing >= number or missing in before:
-        return f"is said to lack {told.incomplete}"
-    return None
+    is_late = False
+    if strategy == "PREVIOUS":
+        is_late = number + 1 in before
+    elif strategy in (*_SEQUENCES, "WINDOW"):
+        is_late = any(each > number for each in before)
+    if told.is_late is is_late:
+        return None
+    return "is marked late" if told.is_late else "is not marked late"
+
+
+def _find_wrong_number(told: "Told", before: Sequence[int]) -> str | None:
+    if told.incomplete is None:
+        return None
+    missing = int(told.incomplete.removeprefix("sequence:"))
+    return f"is said to lack {told.incomplete}" if missing >= (told.sequence or 0) or missing in before else None
 
 
 def _find_wrong_part(told: "Told") -> str | None:

@@ -14,6 +14,8 @@ from harness.service_under_test import BEGINNING, Plan, envelope_line
 from guardian.unit_registry import UnitRegistrySettings
 from resequencer.settings import ResequencerSettings
 
+STRATEGIES = ("SEQUENCE", "SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001")
+_OTHER_STRATEGIES = ("PREVIOUS", "PREVIOUS", "WINDOW", "WINDOW", "SEQUENCE", "STRICT_SEQUENCE")
 _PARTS = ("PAIN_001", "PAIN_001_PAYMENT_INSTRUCTION", "PAIN_001_PAYMENT_TRANSACTION")
 
 
@@ -47,14 +49,16 @@ class Workload(NamedTuple):
     server_away: range = range(0)
 
 
-def workload(seed: int, max_units: int = 7) -> Workload:
+def workload(seed: int, max_units: int = 7, strategies: Sequence[str] = STRATEGIES, first_sequence: int | None = 1) -> Workload:
+    """Return the input of a seed, whose strategy is one of these. `first_sequence` is that of the plan."""
     random = Random(f"workload {seed}")
-    strategy = random.choice(("SEQUENCE", "SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001"))
+    strategy = random.choice(strategies)
+    shift = 0 if first_sequence == 1 else -1
     arrivals: list[tuple[int, bytes]] = []
     identities: list[str] = []
     for unit in range(random.randint(3, max_units)):
         partition = random.randint(0, 1)
-        lines, ids = _unit(random, f"uow-{unit}", strategy)
+        lines, ids = _unit(random, f"uow-{unit}", strategy, shift)
         arrivals += [(partition, line) for line in lines]
         identities += ids
     arrivals = _disordered(random, arrivals)
@@ -69,6 +73,7 @@ def workload(seed: int, max_units: int = 7) -> Workload:
         ),
         rotate_bytes=Random(f"rotation {seed}").choice((None, 1, 1_000)),
         portion_bytes=Random(f"portions {seed}").choice((1, 3_000, 16 << 20)),
+        first_sequence=first_sequence,
     )
     away, never = {}, frozenset[str]()
     if random.random() < 0.6:
@@ -79,6 +84,15 @@ def workload(seed: int, max_units: int = 7) -> Workload:
         plan = msgspec.structs.replace(plan, batch_size=random.choice((1, 3)))
     mistakes = drawn_mistakes(Random(f"mistakes {seed}"), identities)
     return Workload(plan, tuple(_phases(random, arrivals)), away, never, mistakes)
+
+
+def workload_of_strategies(seed: int, max_units: int = 7) -> Workload:
+    """Return the input of a seed for a strategy that payments do not need: PREVIOUS, WINDOW, or numbers from 0 or any on."""
+    work = workload(seed, max_units, _OTHER_STRATEGIES, Random(f"first {seed}").choice((0, 0, None)))
+    if work.plan.strategy != "WINDOW":
+        return work
+    resequencer = msgspec.structs.replace(work.plan.resequencer, stash_timeout_ms=2_000)
+    return work._replace(plan=msgspec.structs.replace(work.plan, resequencer=resequencer))
 
 
 def uncut(work: Workload) -> Workload:
@@ -96,25 +110,31 @@ _GARBAGE = (
 )
 
 
-def _unit(random: Random, unit: str, strategy: str) -> tuple[list[bytes], list[str]]:
-    """Return the lines of a unit in the order of their events, some lost, some doubled, and the ids of those not lost."""
+def _unit(random: Random, unit: str, strategy: str, shift: int) -> tuple[list[bytes], list[str]]:
+    """Return the lines of a unit in the order of their events, some lost, some doubled, and the ids of those not lost.
+
+    All numbers are shifted by as much. With PREVIOUS each names the one before it.
+    """
     flows = ("A", "B")[: random.randint(1, 2)]
     numbers: Counter[str] = Counter()
     lines, ids = [], []
     size = random.randint(2, 6)
     lost = random.randint(1, size) if random.random() < 0.3 else None
+    previous, identity = None, None
     for event in range(1, size + 1):
         flow = random.choice(flows)
         numbers[flow if strategy == "STRICT_SEQUENCE" else ""] += 1
-        sequence = numbers[flow] if strategy == "STRICT_SEQUENCE" else event
+        sequence = shift + (numbers[flow] if strategy == "STRICT_SEQUENCE" else event)
+        previous, identity = identity, f"{unit}#{flow}#{sequence}"
+        links = {"previous": previous} if strategy == "PREVIOUS" else {}
         if event == lost:
             continue
         mds = _PARTS if event == 1 else random.choice(((), ("PAIN_001",)))
-        line = envelope_line(unit, sequence, flow, mds=mds)
+        line = envelope_line(unit, sequence, flow, mds=mds, **links)
         lines += [line] * (1 if random.random() < 0.8 else 2)
-        ids.append(f"{unit}#{flow}#{sequence}")
+        ids.append(identity)
         if random.random() < 0.05:
-            lines.append(envelope_line(unit, sequence, flow, mds=("CONFLICT",)))
+            lines.append(envelope_line(unit, sequence, flow, mds=("CONFLICT",), **links))
     return lines, ids
 
 

@@ -194,3 +194,40 @@ def test_who_stops_following_is_told_that_it_was_not_all(directory, capsys, monk
     monkeypatch.setattr(notification_service.commands.verify, "pause", interrupted)
     assert main(["verify", "--follow"]) == 1
     assert "before everything had arrived" in capsys.readouterr().err
+
+
+CLOUDEVENTS = ("--set", "ipf.processing-data.ingress.events.format=cloudevents", f"{N}.handler=pass-through")
+
+
+def test_what_is_simulated_is_what_the_service_reads(directory, capsys):
+    assert simulate("--seed", "3", *CLOUDEVENTS) == 0
+    assert b"order.created" in (directory / "in" / "partition-0.jsonl").read_bytes()
+    assert main(["verify", *CLOUDEVENTS]) == 1
+    assert "0 notifications of 5 units compared by" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        (('ipf.processing-data.ingress.events { format = mapped, mapped.sequence = "header:n" }',), "events.format: is mapped"),
+        ((f"{N}.transport=jms",), "simulate writes them to files and to Kafka"),
+        ((f"{N}.resequencer.first-sequence=0",), "first-sequence: is not 1"),
+    ],
+)
+def test_what_the_simulator_cannot_write_is_refused_with_its_key(directory, capsys, overrides, reason):
+    assert simulate(*CLOUDEVENTS, *overrides) == ExitCode.CONFIGURATION_REFUSED
+    assert reason in capsys.readouterr().err
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        ((f"{N}.handler=pass-through",), "'pass-through' does not fit what simulate writes"),
+        ((f"{N}.handler=my.own:Handler",), "'my.own:Handler' is a handler of your own"),
+        ((*CLOUDEVENTS[1:2], f"{N}.handler=my.own:Handler"), "verify needs pass-through"),
+    ],
+)
+def test_what_has_no_expectation_is_not_compared(directory, capsys, overrides, reason):
+    assert main(["verify", "--set", *overrides]) == ExitCode.CONFIGURATION_REFUSED
+    assert reason in capsys.readouterr().err

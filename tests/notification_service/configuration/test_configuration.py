@@ -206,8 +206,10 @@ def test_options_that_kafka_does_not_have_or_that_the_service_sets_itself_are_re
 
 def test_every_known_strategy_and_ones_own_are_taken(loaded):
     keys = f"{R} {{ custom-data-keys = [A], pds-data-keys = [B], required-parts = [C], order-by = sequence }}\n"
+    linked = "ipf.processing-data.ingress.events.format = cloudevents\npayment-status-notification.handler = pass-through\n"
     for strategy in (*STRATEGIES, "acme.orders:ByPriority"):
-        assert loaded(f'{keys}{R}.strategy = "{strategy}"').resequencer.strategy == strategy
+        needs = linked if strategy == "PREVIOUS" else ""
+        assert loaded(f'{keys}{needs}{R}.strategy = "{strategy}"').resequencer.strategy == strategy
 
 
 def test_a_secret_never_shows_in_a_repr(loaded):

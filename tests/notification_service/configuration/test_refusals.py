@@ -162,6 +162,8 @@ def test_all_problems_are_reported_at_once(refused):
 
 
 CONSUMER = CLIENTS[0]
+MAP = f"{I}.events.mapped"
+MAPPED = f"{I}.events.format = mapped\n{P}.handler = pass-through\n{MAP}"
 FILES = f"{I}.transport = file\n{P}.transport = file\n"
 
 
@@ -207,6 +209,15 @@ FILES = f"{I}.transport = file\n{P}.transport = file\n"
         (f"{P}.http {{ auth = basic, approval = [edit, release] }}", f"{P}.http.approval"),
         (f"{P}.http {{ auth = none, approval = [edit] }}", f"{P}.http.approval"),
         (f"{P}.orders {{ enabled = true, outcomes-topic = IPF_PROCESSING_DATA_DEAD_LETTERS }}", f"{P}.orders.outcomes-topic"),
+        (f"{R}.strategy = WINDOW", f"{R}.order-by"),
+        (f'{MAPPED} {{ id = "header:id" }}\n{R}.strategy = WINDOW', f"{R}.strategy"),
+        (f'{MAPPED} {{ time = "header:t", id = key }}\n{R} {{ strategy = WINDOW, order-by = sequence }}', f"{R}.strategy"),
+        (f"{R}.strategy = PREVIOUS", f"{R}.strategy"),
+        (f'{MAPPED} {{ id = "header:id" }}\n{R}.strategy = PREVIOUS', f"{R}.strategy"),
+        *(
+            (f'{MAPPED} {{ previous = "header:p", sequence = "header:n", id = {each} }}\n{R}.strategy = PREVIOUS', f"{MAP}.id")
+            for each in ("null", "position", "digest")
+        ),
     ],
 )
 def test_an_impossible_constraint_is_refused(refused, text, path):
@@ -230,6 +241,8 @@ def test_constraints_at_their_limit_hold(loaded):
     loaded(f"{P}.http {{ auth = basic, approval = [edit] }}")
     loaded(f"{P}.http {{ auth = basic, approval = [edit, release] }}\n{P}.orders.enabled = true")
     loaded(f"{P}.file {{ rotate-at = 1M, keep-notifications = 1 }}")
+    loaded(f'{MAPPED} {{ previous = "header:p", id = "header:id" }}\n{R}.strategy = PREVIOUS')
+    loaded(f"{I}.events.format = cloudevents\n{P}.handler = pass-through\n{R}.strategy = PREVIOUS")
 
 
 @pytest.mark.parametrize("value", ["10s", "[a]", "{ a = [b] }"])

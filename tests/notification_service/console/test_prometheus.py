@@ -329,6 +329,13 @@ def test_the_bridge_is_shown_and_absent_where_none_is_configured():
     assert {"running 0.0", "stands_still 1.0"} <= shown(BridgeState(None, "it is starting"))
 
 
+def test_users_own_stores_are_shown_where_there_are_no_groups():
+    reported = AggregationStatus((SideStatus(0, 7, None),), (StoreStatus("jobs", ("F-0",), 5, 9, 2, 1),))
+    lines = text_of(ServiceCollector(lambda: None, find_aggregation=lambda: reported)).splitlines()
+    assert 'resequencer_aggregation_commands_behind{store="jobs"} 5.0' in lines
+    assert not [line for line in lines if line.startswith("resequencer_groups")]
+
+
 def test_stores_and_groups_are_shown_and_what_cannot_be_read_is_absent(tmp_path):
     stage = GroupStage(tmp_path)
     workers = (SideStatus(0, 7, None), SideStatus(1, None, "it is starting"))
@@ -338,7 +345,7 @@ def test_stores_and_groups_are_shown_and_what_cannot_be_read_is_absent(tmp_path)
     stage.status("C", "c1", total=None)
     stage.count()
     groups = Groups(stage, stage.clock)
-    application = make_metrics_application(ServiceCollector(lambda: None, groups=groups))
+    application = make_metrics_application(ServiceCollector(lambda: None, groups=groups, find_aggregation=stage.find_status))
     reported = {
         "resequencer_aggregation_workers_running 1.0",
         'resequencer_aggregation_store_stands_still{store="payments"} 1.0',

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from notification_service.events.cloudevents import CloudEvent, CloudEventDecoder
 from notification_service.events.format import DecodingSettings
@@ -69,6 +70,12 @@ def test_structured_mode_has_all_in_the_value(content_type: str | None) -> None:
     assert (event.unit, event.flow, event.sequence, event.event_id) == (same.unit, same.flow, same.sequence, same.event_id)
     assert (event.parts, event.time, event.data) == (same.parts, same.time, same.data)
     assert event.attributes == same.attributes
+
+
+def test_a_tombstone_in_binary_mode_is_an_event_without_data_and_in_structured_mode_none() -> None:
+    event = event_in(replace(binary(), value=None))
+    assert (event.unit, event.data, event.record.value) == ("order-17", None, None)
+    assert refused(replace(structured(), value=None)) == (DeadLetterReason.UNDECODABLE, "it has no value")
 
 
 def test_the_partition_key_names_the_unit_before_the_subject() -> None:
@@ -171,8 +178,17 @@ def test_long_sources_and_ids_become_digests_and_stay_in_the_attributes() -> Non
     assert event.attributes["source"] == long
 
 
+@pytest.mark.parametrize("form", [binary, structured])
+def test_the_event_before_is_named_by_its_id_of_the_same_source(form: Any) -> None:
+    first, second = event_in(form(id="1")), event_in(form(id="2", previousid="1"))
+    assert (first.previous, second.previous) == (None, first.event_id)
+    assert event_in(form(id="2", previousid="1", source="https://other.example")).previous != first.event_id
+    assert event_in(form(id="2", previousid="")).previous is None
+    assert event_in(binary(id="2")).digest != event_in(binary(id="2", previousid="1")).digest
+
+
 def test_a_control_character_is_refused_wherever_it_is() -> None:
-    for name in ("source", "id", "type", "subject"):
+    for name in ("source", "id", "type", "subject", "previousid"):
         assert refused(binary(**{name: "x" * 300 + "\x01"}))[0] is DeadLetterReason.INVALID_ID
 
 
@@ -197,6 +213,13 @@ def test_an_event_that_came_twice_has_the_same_digest_and_other_content_another(
 )
 def test_the_time_is_one_of_rfc_3339_or_none(time: str, instant: int | None) -> None:
     assert event_in(binary(time=time)).time == instant
+
+
+@pytest.mark.parametrize("time", [None, "yesterday", "2026-04-05T17:31:00"])
+def test_an_event_without_a_time_is_refused_if_the_strategy_needs_one(time: str | None) -> None:
+    refusal = CloudEventDecoder(DecodingSettings(needs_sequence=False, needs_time=True)).decode(binary(time=time))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.reason, "time is missing or no time" in refusal.error) == (DeadLetterReason.INVALID_TIME, True)
 
 
 def test_a_record_with_thousands_of_headers_is_refused_before_it_is_read() -> None:

@@ -183,6 +183,12 @@ def test_a_defect_of_the_source_is_undecodable_in_its_own_words(decode: Any) -> 
     assert refusal(decode(b"x", defect="line 3 is no JSON"), Reason.UNDECODABLE) == "line 3 is no JSON"
 
 
+def test_a_null_value_is_undecodable_before_anything_else_is_looked_at() -> None:
+    decode = EnvelopeDecoder(DecodingSettings(needs_sequence=True)).decode
+    for headers in ((), (("schema-version", b"9"),), (("a", b""),) * 1_001):
+        assert decode(Record(Origin(Partition("T", 0), 1), None, b"k", headers)) == Refusal(Reason.UNDECODABLE, "it has no value")
+
+
 def test_a_cut_value_is_too_large_and_its_whole_length_is_told(decode: Any, wire: Any) -> None:
     assert "77777" in refusal(decode(wire, cut=Cut(7_777_777, "00")), Reason.TOO_LARGE)
 

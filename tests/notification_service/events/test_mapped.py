@@ -132,6 +132,15 @@ def test_a_time_may_be_milliseconds_since_1970(given: Any, instant: int | None) 
     assert event_in({"t": given}, time="value:t", needs_sequence=False).time == instant
 
 
+@pytest.mark.parametrize("given", [None, "soon", True, [1]])
+def test_a_time_that_is_needed_and_is_none_is_refused_with_its_place(given: Any) -> None:
+    decoder = MappedDecoder(DecodingSettings(needs_sequence=False, needs_time=True), Mapping(id="position", time="value:at"))
+    refusal = decoder.decode(Record(ORIGIN, json.dumps({"at": given}).encode(), b"k"))
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is DeadLetterReason.INVALID_TIME
+    assert refusal.error.startswith("time (value:at) is missing or no time")
+
+
 def test_a_change_that_debezium_captured() -> None:
     """Key and value have a schema and a payload; a deletion has its row in `before`."""
     key = json.dumps({"schema": {"type": "struct"}, "payload": {"id": 1001}}).encode()
@@ -190,3 +199,20 @@ def test_numbers_on_a_path_are_places_in_an_array_or_names_in_an_object() -> Non
     for value in ([{"id": "x"}], {"0": {"id": "x"}}, [{"id": "x"}, 1, "more"]):
         assert event_in(value, unit="value:0.id", needs_sequence=False).unit == "x"
     assert refused([], unit="value:0.id")[0] is DeadLetterReason.NO_UNIT_OF_WORK
+
+
+def test_a_null_value_is_an_event_where_key_and_headers_say_all_and_is_not_an_empty_one() -> None:
+    decoder = MappedDecoder(DecodingSettings(True), Mapping(sequence="header:version", id="digest"))
+    null, empty = (decoder.decode(Record(ORIGIN, value, b"order-17", (("version", b"7"),))) for value in (None, b""))
+    assert isinstance(null, Event)
+    assert isinstance(empty, Event)
+    assert (null.unit, null.sequence, null.record.value) == ("order-17", 7, None)
+    assert null.digest != empty.digest
+    assert null.event_id != empty.event_id
+
+
+def test_what_is_mapped_from_a_null_value_is_missing() -> None:
+    decoder = MappedDecoder(DecodingSettings(True), Mapping(unit="value:id", sequence="header:version"))
+    refusal = decoder.decode(Record(ORIGIN, None, b"k", (("version", b"7"),)))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.reason, refusal.error[:25]) == (DeadLetterReason.NO_UNIT_OF_WORK, "unit (value:id) is missin")

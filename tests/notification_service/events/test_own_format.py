@@ -146,6 +146,14 @@ def test_a_record_that_is_too_large_is_not_shown_to_it() -> None:
     assert "the value has 15 bytes" in error
 
 
+def test_a_record_without_a_value_is_shown_to_it() -> None:
+    deleted = msgspec.structs.replace(RECORD, value=None)
+    event = decoded(lambda record: make_event(record, "order-17", sequence=4), deleted)
+    assert isinstance(event, Event)
+    assert event.digest != make_event(msgspec.structs.replace(RECORD, value=b""), "order-17", sequence=4).digest
+    assert refused(lambda _: order(deleted))[1].startswith("format own:Format raised AttributeError")
+
+
 def test_an_interrupt_passes() -> None:
     with pytest.raises(KeyboardInterrupt):
         decoded(raising(KeyboardInterrupt()))

@@ -59,9 +59,9 @@ def test_a_message_becomes_a_notification_with_the_headers_of_the_user_and_ours_
     assert (second.key, second.size > len(b"two") + len(b"otherkindxkindy")) == (b"other", True)
 
 
-def test_a_key_may_be_null() -> None:
-    (made,) = handled(lambda: [EventMessage(0, b"", None)]).notifications
-    assert (made.key, dict(made.headers)["unit-of-work"]) == (None, b"order-1")
+def test_key_and_value_may_be_null() -> None:
+    (made,) = handled(lambda: [EventMessage(0, None, None)]).notifications
+    assert (made.key, made.value, dict(made.headers)["unit-of-work"]) == (None, None, b"order-1")
 
 
 def test_an_event_without_a_message_counts_as_suppressed() -> None:

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 from harness.driving import Driven, Envelopes
+from msgspec.structs import replace
 
 from notification_service.payments.envelope import DataEnvelope
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import ConfigurationError, EndedItsWorker, PermanentError
 from resequencer.in_flight import CallKind
 from resequencer.strategies.port import Rank, StrategyState
+from resequencer.strategies.previous import Previous
 from resequencer.strategies.registry import ForeignStrategy, StrategySettings, make_known_strategy
 from resequencer.strategies.sequence import StrictSequence
 
@@ -202,6 +204,25 @@ def test_a_rank_that_is_none_costs_one_dead_letter(envelopes: Envelopes) -> None
     unit = Driven(strategy_that("rank", returns=Rank("", None)))  # type: ignore[arg-type]
     unit.arrive(envelopes(12), envelopes(13), envelopes(14))
     assert unit.sequences == [12, 14]
+
+
+class Linked(Previous):
+    """A user's strategy with lanes that others free; it fails on what follows number 13."""
+
+    def next_lane(self, envelope: Any) -> Any:
+        if envelope.sequence == 13:
+            raise ValueError("unlucky")
+        return super().next_lane(envelope)
+
+
+def test_one_whose_lanes_free_others_does_so_and_what_fails_frees_none(envelopes: Envelopes) -> None:
+    unit = Driven(ForeignStrategy(Linked(), "users_own:Strategy"))
+    made = [replace(envelopes(number, identity=f"e{number}"), previous=f"e{number - 1}") for number in range(11, 16)]
+    unit.arrive(*reversed(made), replace(envelopes(10, identity="e10"), previous=None))
+    assert unit.sequences == [10, 11, 12, 13]
+    unit.expire()
+    assert unit.sequences == [10, 11, 12, 13, 14, 15]
+    assert unit.dead == []
 
 
 def test_the_family_of_its_errors_is_one(envelopes: Envelopes) -> None:

@@ -15,7 +15,7 @@ from resequencer.strategies.sequence import StrictSequence
 
 def test_the_registry_has_the_documented_four_and_ours():
     documented = {"FULL_PAIN001", "FULL_PAIN001_AND_CUSTOM_DATA", "FULL_PAIN001_AND_PDS_DATA", "SEQUENCE"}
-    assert set(STRATEGIES) == documented | {"STRICT_SEQUENCE", "COMPLETE", "WINDOW"}
+    assert set(STRATEGIES) == documented | {"STRICT_SEQUENCE", "COMPLETE", "PREVIOUS", "WINDOW"}
 
 
 def test_the_keys_are_part_of_the_name_that_states_carry():

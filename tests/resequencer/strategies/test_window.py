@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from notification_service.payments.payment_data import LATEST_OBJECTS
+from resequencer.errors import PermanentError, TransientError
 from resequencer.event import Event
 from resequencer.order import OrderKind, OrderResult
 from resequencer.storage_port import WaitKind
@@ -78,6 +79,19 @@ def test_what_comes_behind_a_higher_one_leaves_at_once_and_is_late(envelopes: En
     assert unit.sequences == [10, 9, 10]
 
 
+@pytest.mark.parametrize("reincarnates", [False, True])
+def test_a_dead_letter_makes_nothing_late(envelopes: Envelopes, reincarnates: bool) -> None:
+    unit, fails = window(), envelopes(10)
+    unit.reincarnates = reincarnates
+    unit.handler.fail(fails, PermanentError("no"))
+    unit.arrive(envelopes(5), fails)
+    unit.expire()
+    unit.arrive(envelopes(7), envelopes(8), envelopes.again(fails), envelopes(4))
+    unit.expire()
+    assert unit.sequences == [5, 4, 7, 8, 10]
+    assert [marks.late for marks in unit.marks] == [False, False, True, False, False, False]
+
+
 def test_equal_times_leave_in_order_of_arrival(envelopes: Envelopes) -> None:
     unit = window(OrderBy.TIME)
     unit.arrive(*(at_time(envelopes(number), unit.now - ago) for number, ago in ((1, 5), (2, 9), (3, 5), (4, 9))))
@@ -125,11 +139,60 @@ def test_whatever_comes_within_the_window_of_its_neighbours_is_in_order(count: i
     assert not any(marks.late or marks.incomplete for marks in unit.marks)
 
 
-def test_at_a_bound_the_stash_is_released_in_order_and_marked(envelopes: Envelopes) -> None:
+@pytest.mark.parametrize("reincarnates", [False, True])
+@pytest.mark.parametrize("budget", [1, 1 << 40])
+def test_at_a_bound_the_first_leave_marked_and_the_others_wait_their_time(
+    envelopes: Envelopes, reincarnates: bool, budget: int
+) -> None:
     unit = window(stash_limit=3)
-    unit.arrive(*(envelopes(number) for number in (9, 7, 8, 6)))
-    assert unit.sequences == [6, 7, 8, 9]
+    unit.reincarnates, unit.budget = reincarnates, budget
+    unit.arrive(*(envelopes(number) for number in (9, 7, 8, 6, 10)))
+    assert unit.sequences == [6, 7]
     assert {marks.incomplete for marks in unit.marks} == {"window"}
+    unit.expire()
+    unit.let_out_the_rest()
+    assert unit.sequences == [6, 7, 8, 9, 10]
+    assert [marks.incomplete for marks in unit.marks[2:]] == [None] * 3
+
+
+def test_at_the_bound_of_the_worker_all_leave_in_order(envelopes: Envelopes) -> None:
+    unit = window()
+    unit.arrive(*(envelopes(number) for number in (9, 7, 8)))
+    unit.wake(Wake.BOUND)
+    assert unit.sequences == [7, 8, 9]
+    assert {marks.incomplete for marks in unit.marks} == {"window"}
+
+
+def test_ties_with_the_first_leave_with_it_at_a_bound(envelopes: Envelopes) -> None:
+    unit = window(stash_limit=2)
+    unit.arrive(envelopes(5), envelopes(5, flow="B"), envelopes(6))
+    assert unit.handled == [("A", 5), ("B", 5)]
+
+
+def test_each_window_is_that_of_the_event_though_an_earlier_one_leaves(envelopes: Envelopes) -> None:
+    """One that came later and is behind does not leave with it; one that came later and is before it does."""
+    unit = window()
+    for ahead_ms, number in ((0, 30), (500, 40), (500, 20), (500, 35)):
+        unit.now += ahead_ms
+        unit.arrive(envelopes(number))
+    released = []
+    while unit.last is not None and unit.last.waits is not None:
+        unit.expire()
+        released.append((unit.now - 1_000_000, list(unit.sequences)))
+    assert released == [(2_000, [20, 30]), (2_500, [20, 30, 35, 40])]
+
+
+def test_a_head_under_retry_holds_back_the_rest_of_its_window(envelopes: Envelopes) -> None:
+    unit, fails = window(), envelopes(2)
+    unit.reincarnates = True
+    unit.handler.fail(fails, TransientError("away"))
+    unit.arrive(envelopes(1), fails, envelopes(3))
+    unit.expire()
+    assert unit.sequences == [1]
+    unit.wake(Wake.RETRY, after_ms=60_000)
+    unit.expire()
+    assert unit.sequences == [1, 2, 3]
+    assert not any(marks.late or marks.incomplete for marks in unit.marks)
 
 
 def test_a_release_that_runs_out_of_budget_continues_in_order_before_what_comes_later(envelopes: Envelopes) -> None:

@@ -3,19 +3,21 @@
 import json
 
 import pytest
-from harness.processes.operated_service import EVENTS, envelope_line
+from harness.processes.operated_service import envelope_line
 
 from notification_service.commands.units import Output, agrees, read_output, tell
-from notification_service.connectors.line_format import Line, encode_line
-from notification_service.simulator.verify.story import Arrival, StepKind, render_story
+from notification_service.connectors.line_format import Line, decode_line, encode_line
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.simulator.verify.story import StepKind, render_story
 from resequencer.notification import notification_id
-
-FLOW = "PaymentInitiationFlow"
+from resequencer.record import Origin, Partition, Record
 
 
 def arrival(sequence, at, unit="uow-1"):
-    line = envelope_line(unit, sequence)
-    return Arrival(0, 1_000 * at, f"{unit}#{sequence}", sequence, FLOW, (EVENTS[sequence - 1],), line)
+    line = decode_line(envelope_line(unit, sequence))
+    record = Record(Origin(Partition("story", 0), 1_000 * at), line.value, line.key, line.headers)
+    return EnvelopeDecoder(DecodingSettings(needs_sequence=True)).decode(record)
 
 
 def arrivals(*sequences):

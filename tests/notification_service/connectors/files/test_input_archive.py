@@ -104,7 +104,7 @@ def test_a_reader_goes_on_and_one_that_begins_anew_begins_behind_the_archive(dir
     assert fresh.start_offset(P0) == offset_of(40)
     fresh.seek(P0, fresh.start_offset(P0))
     assert [record.key for record in fresh.poll(1, 0).records] == [b"k40"]
-    assert fresh.ignored_files == set()
+    assert fresh._source.ignored == set()
 
 
 def test_what_the_archive_leaves_tells_whether_the_file_was_rewritten(directory, partition_file, settings):

@@ -11,6 +11,7 @@ import pytest
 from guardian.ports import Channel, OutputRecord, PartitionOutput, Position, TransportRefused, TransportUnavailable
 from notification_service.connectors.files.operations import SystemFiles, sync_directory
 from notification_service.connectors.files.sink import FileTransport
+from notification_service.connectors.line_format import Line, decode_line
 from resequencer.record import Partition
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
@@ -86,6 +87,13 @@ def test_what_leaves_is_a_line_each_in_its_channel_by_ascending_number(transport
 def test_a_report_over_several_lines_is_written_on_one(transport, notifications):
     transport.publish([output(output_record(1, value=b'{\n  "a": 1.50,\n  "b": "x y"\n}\n'))])
     assert b'"value":{"a":1.50,"b":"x y"},' in notifications.read_bytes()
+
+
+def test_a_record_that_leaves_as_it_came_keeps_its_lines(transport, notifications):
+    value = b'{\n  "a": 1\n}\n'
+    passed = OutputRecord(1, Channel.NOTIFICATIONS, b"\xff", (), value, offset=1, prefix="resequencer-")
+    transport.publish([output(passed)])
+    assert decode_line(notifications.read_bytes()[:-1]) == Line(value, b"\xff")
 
 
 @pytest.mark.parametrize("value", ["<a>\nü</a>", "{not json\n", "text"])

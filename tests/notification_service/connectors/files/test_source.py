@@ -67,7 +67,7 @@ def test_other_files_are_ignored_and_told_once(transport, settings, caplog):
     (settings.in_directory / "partition-7.jsonl").mkdir()
     assert transport.assignment() == []
     assert transport.assignment() == []
-    assert transport.ignored_files == {*names, "partition-7.jsonl"}
+    assert transport._source.ignored == {*names, "partition-7.jsonl"}
     assert len(caplog.records) == len(names) + 1
 
 

@@ -88,6 +88,12 @@ def test_what_was_not_confirmed_in_time_is_written_before_what_follows(kafka: Ka
         assert producer.append(ProducerRecord(topic, b"k", (), b"behind"), MAX_SECONDS) == 2
 
 
+def test_a_flush_of_nothing_connects_to_no_broker(kafka: KafkaServer, topic: str) -> None:
+    with closing(make_producer(kafka, topic)) as producer:
+        producer.flush([], 0)
+        assert producer._producer is None
+
+
 def test_closing_does_not_take_away_what_is_on_its_way(kafka: KafkaServer, topic: str) -> None:
     producer = make_producer(kafka, topic)
     futures = [producer.send(ProducerRecord(topic, b"k", (), b"%d" % number)) for number in range(100)]

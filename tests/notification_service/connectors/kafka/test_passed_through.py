@@ -15,7 +15,7 @@ from guardian.pending_output import from_pending, output_record, to_pending
 from guardian.ports import Channel, OutputRecord
 from notification_service.connectors.dead_letters.port import AskedFor, Signature
 from notification_service.connectors.kafka.dead_letters import KafkaDeadLetterStore
-from notification_service.events.pass_through import NO_DATA, PassThrough
+from notification_service.events.pass_through import PassThrough
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
 from resequencer.event import Event
 from resequencer.handler import Marks
@@ -49,7 +49,7 @@ def stage(kafka: KafkaServer) -> Iterator[KafkaStage]:
 def passed(stage: KafkaStage, number: int, key: bytes | None, value: bytes | None, headers: Headers = HEADERS) -> OutputRecord:
     """Return a record of a unit as it is published, after it was pending in a storage."""
     record = Record(Origin(stage.partitions[0], 40 + number), value, key, headers, written_at=THEN - number)
-    (notification,) = PassThrough().handle(_event(record), NO_DATA.empty, Marks(), 0).notifications
+    (notification,) = PassThrough().handle(_event(record), None, Marks(), 0).notifications
     return from_pending(to_pending(output_record(number, notification, 0)))
 
 

@@ -280,6 +280,22 @@ def test_what_a_topic_refuses_for_its_size_is_a_dead_letter_of_the_same_number(k
     stage.close()
 
 
+def test_timestamps_that_the_topic_refuses_are_replaced_by_those_of_sending(kafka: KafkaServer) -> None:
+    stage = RegionStage(kafka, config={"message.timestamp.before.max.ms": "3600000"})
+    sink = stage.sink()
+    for each in PARTITIONS:
+        sink.position(each)
+    old = tuple(replace(each, prefix="resequencer-", timestamp=1_000_000_000_000) for each in notifications(1, 3))
+    sink.publish([output(ONE, old, 3), output(TWO, notifications(1, 1, "two-"), 1)])
+    sent = stage.outputs()
+    assert len(sent) == 4
+    assert all(each.timestamp > 1_000_000_000_000 for each in sent)
+    assert stage.outputs(Channel.DEAD_LETTERS) == []
+    assert sink.position(ONE) == Position(3, '["t",3,3]', highest=3)
+    sink.close()
+    stage.close()
+
+
 def test_a_refused_record_of_one_partition_holds_up_no_other(kafka: KafkaServer) -> None:
     """Both transactions are written and not ended when the refusal comes. Their markers lie in one topic, before each other's."""
     stage = RegionStage(kafka, config={"max.message.bytes": "2000"})

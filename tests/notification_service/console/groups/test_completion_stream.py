@@ -300,7 +300,7 @@ def test_without_a_listener_nothing_is_read_after_a_while(
 
 @pytest.fixture
 def console(groups: GroupStage, tmp_path: Path) -> Iterator[Console]:
-    sources = make_sources(tmp_path, clock=groups.clock)._replace(groups=groups)
+    sources = make_sources(tmp_path, clock=groups.clock)._replace(groups=groups, find_aggregation=groups.find_status)
     made = Console(http_settings(tmp_path), sources)
     yield made
     made.close()

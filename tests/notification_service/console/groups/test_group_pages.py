@@ -48,7 +48,7 @@ class Stage:
 
     def __init__(self, groups: GroupStage, directory: Path) -> None:
         self.groups = groups
-        sources = make_sources(directory, clock=groups.clock)._replace(groups=groups)
+        sources = make_sources(directory, clock=groups.clock)._replace(groups=groups, find_aggregation=groups.find_status)
         self.console = Console(http_settings(directory), sources)
         self.directory = directory
         self.client = self.client_for()

@@ -7,19 +7,17 @@ from typing import Any
 
 import pytest
 
-from notification_service.simulator.generate.flows import Happening, draw_events, lengthened
-from notification_service.simulator.generate.pain001 import read_payments
-from notification_service.simulator.generate.plan import SAMPLES, Keys, Plan
-from notification_service.simulator.generate.simulation import UNITS_AT_ONCE, mixed
+from notification_service.simulator.generate.flows import AGAIN, Happening, draw_events, lengthened
+from notification_service.simulator.generate.plan import Keys, Plan
+from notification_service.simulator.generate.simulation import UNITS_AT_ONCE, make_maker, mixed
 from notification_service.simulator.generate.units import BUSIEST, envelopes_of
 
-PAYMENTS = [payment for sample in SAMPLES for payment in read_payments(sample)]
 CALM: dict[str, Any] = {"duplicates": 0, "losses": 0, "late": 0, "garbage": 0}
 
 
 def stream(units: int, keys: Keys, exponent: float = 1.0) -> list[str]:
     plan = Plan(units=units, seed=4, keys=keys, exponent=exponent)
-    return [place.unit.simulated.expected.unit for place in mixed(plan, PAYMENTS, Random(1))]
+    return [place.unit.simulated.expected.unit for place in mixed(plan, make_maker(plan), Random(1))]
 
 
 def test_with_uniform_keys_all_payments_are_about_alike():
@@ -62,7 +60,8 @@ def test_every_thousand_payments_has_its_busiest():
 @pytest.mark.parametrize("keys", Keys)
 def test_no_more_payments_are_under_way_than_stated(keys: Keys):
     under_way: dict[str, Any] = {}
-    for place in mixed(Plan(units=400, seed=4, keys=keys), PAYMENTS, Random(1)):
+    plan = Plan(units=400, seed=4, keys=keys)
+    for place in mixed(plan, make_maker(plan), Random(1)):
         name = place.unit.simulated.expected.unit
         under_way[name] = place
         if place.at == len(place.unit.simulated.envelopes) - 1:
@@ -72,12 +71,12 @@ def test_no_more_payments_are_under_way_than_stated(keys: Keys):
 
 def test_a_longer_course_keeps_its_beginning_its_end_and_its_order():
     course = draw_events(Random(3), two_flows=True)
-    longer = lengthened(course, 100, Random(1))
+    longer = lengthened(course, 100, Random(1), AGAIN)
     assert len(longer) == 100
     assert (longer[0], longer[-1]) == (course[0], course[-1])
     remaining = iter(longer)
     assert all(each in remaining for each in course)
-    assert lengthened(course, 3, Random(1)) == course
+    assert lengthened(course, 3, Random(1), AGAIN) == course
     assert Happening("PaymentInitiationFlow", ("PaymentPending",)) in longer
 
 

@@ -4,9 +4,13 @@ from pathlib import Path
 import pytest
 
 from guardian.ports import TransportRefused
+from notification_service.connectors.line_format import decode_line
+from notification_service.events.format import DecodingSettings
+from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.simulator.verify.story import Step, StepKind, arrivals_of, find_unit, render_story
 
 PAYMENT = "PaymentInitiationFlow"
+DECODER = EnvelopeDecoder(DecodingSettings(needs_sequence=True))
 
 
 def step(kind: StepKind, sequence: int, event: str, note: str = "", flow: str = PAYMENT) -> Step:
@@ -30,21 +34,21 @@ def test_where_everything_arrived_in_order_there_is_no_story(known_run: Callable
 def test_arrivals_are_the_units_lines_where_they_lie(known_run: Callable):
     simulated = known_run(units=300, partitions=2, duplicates=0.2)
     unit = find_unit(simulated.expected_lines)
-    arrivals = arrivals_of(unit, simulated.directory / "in")
+    arrivals = arrivals_of(unit, simulated.directory / "in", DECODER)
     assert len(arrivals) == len(unit.envelopes) + sum(each.duplicates for each in unit.envelopes)
     for each in arrivals:
-        rest = simulated.partition(each.partition)[each.offset :]
-        assert rest.startswith(each.line + b"\n")
-        expected = next(one for one in unit.envelopes if one.envelope_id == each.envelope_id)
+        line = decode_line(simulated.partition(unit.partition)[each.offset :].partition(b"\n")[0])
+        assert (line.value, line.key, line.headers) == (each.record.value, each.record.key, each.record.headers)
+        expected = next(one for one in unit.envelopes if one.envelope_id == each.event_id)
         assert (each.sequence, each.flow) == (expected.sequence, expected.flow)
-        assert each.events == tuple(process.event for process in expected.processes)
-    first = list(dict.fromkeys(each.envelope_id for each in arrivals))
+        assert [one.event_name for one in each.process_objects] == [process.event for process in expected.processes]
+    first = list(dict.fromkeys(each.event_id for each in arrivals))
     assert first == [each.envelope_id for each in sorted(unit.envelopes, key=lambda each: each.arrived)]
 
 
 def test_without_the_input_there_are_no_arrivals(known_run: Callable, tmp_path: Path):
     with pytest.raises(TransportRefused, match="run `simulate` first"):
-        arrivals_of(find_unit(known_run(units=300).expected_lines), tmp_path / "elsewhere")
+        arrivals_of(find_unit(known_run(units=300).expected_lines), tmp_path / "elsewhere", DECODER)
 
 
 def test_a_story_has_a_line_per_arrival_and_one_for_all_that_followed():
