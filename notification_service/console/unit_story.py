@@ -8,14 +8,16 @@ import msgspec
 from guardian.headers import INCOMPLETE
 from notification_service.console.orders import OrderState, ToldOrder
 from notification_service.events.own_data import opened
-from notification_service.payments.envelope import PAIN_001_PARTS, DataEnvelope
+from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.payment_data import PaymentData
 from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.event import Event
 from resequencer.storage_port import Waits
 from resequencer.strategies.completeness import Seen
 from resequencer.strategies.port import Strategy
+from resequencer.strategies.previous import Links
 from resequencer.strategies.sequence import Expectation, LastPerFlow, Lasts, handled_to
+from resequencer.strategies.window import Released
 from resequencer.unit import REMEMBERED_ENVELOPES, Entry, Remainder, Retry, Undecodable, Unit
 
 
@@ -349,6 +351,10 @@ def _facts(unit: Unit, strategy: Strategy) -> Iterator[tuple[str, str]]:
         yield "Parts seen", ", ".join(state.parts) or "none"
         missing = _missing(unit, strategy)
         yield "Parts missing", missing or "none"
+    elif isinstance(state, Links):
+        yield "Ids remembered", str(state.count)
+    elif isinstance(state, Released):
+        yield "Released to", "nothing yet" if state.highest is None else _highest(state.highest, strategy)
     elif not isinstance(state, Lasts):
         yield "State of the strategy", _in_words(state)
     if unit.hold is not None:
@@ -364,7 +370,11 @@ def _missing(unit: Unit, strategy: Strategy) -> str:
     waiting = next(iter(unit.stash), None) or (unit.retry.entry if unit.retry else None)
     if waiting is not None:
         return strategy.missing(unit.state, waiting.envelope)
-    return ", ".join(each for each in PAIN_001_PARTS if each not in unit.state.parts)
+    return ", ".join(each for each in getattr(strategy, "required", ()) if each not in unit.state.parts)
+
+
+def _highest(place: int, strategy: Strategy) -> str:
+    return str(place) if strategy.needs_sequence else instant_text(place)
 
 
 def _given_up(intervals: tuple[tuple[int, int], ...]) -> str:

@@ -22,7 +22,7 @@ class Completeness:
 
     def __init__(self, name: str, required: tuple[str, ...]) -> None:
         self.name = name
-        self._required = required
+        self.required = required
 
     def initial(self) -> Seen:
         return Seen()
@@ -31,13 +31,13 @@ class Completeness:
         return Rank("", 0)
 
     def observe(self, state: Seen, envelope: Event) -> Seen:
-        if len(state.parts) == len(self._required):
+        if len(state.parts) == len(self.required):
             return state
-        came = {part for part in envelope.parts if part in self._required and part not in state.parts}
+        came = {part for part in envelope.parts if part in self.required and part not in state.parts}
         return Seen((*state.parts, *sorted(came))) if came else state
 
     def accepts(self, state: Seen, envelope: Event) -> bool:  # noqa: ARG002 - the same for all envelopes.
-        return len(state.parts) == len(self._required)
+        return len(state.parts) == len(self.required)
 
     def handled(self, state: Seen, envelope: Event) -> Seen:  # noqa: ARG002 - handling completes nothing.
         return state
@@ -52,4 +52,4 @@ class Completeness:
         return False
 
     def missing(self, state: Seen, envelope: Event) -> str:  # noqa: ARG002 - missing in the unit, not in the envelope.
-        return ",".join(part for part in self._required if part not in state.parts)
+        return ",".join(part for part in self.required if part not in state.parts)

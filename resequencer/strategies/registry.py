@@ -157,6 +157,11 @@ class StrategySettings(msgspec.Struct, frozen=True):
     order_by: OrderBy = OrderBy.TIME
     reorder_window_ms: int = 2_000
 
+    @property
+    def lowest_number(self) -> int:
+        """The lowest number that is valid: 0 only where the numbers do not begin with 1."""
+        return 1 if self.first_sequence == 1 else 0
+
 
 Make = Callable[[Any], Strategy]
 """Makes a strategy of its settings, which are `StrategySettings` or a subclass."""

@@ -49,4 +49,5 @@ class AuditRules:
         self.context = TurnContext(self.strategy, self.handler, LATEST_OBJECTS, settings.resequencer, Random(0))  # noqa: S311
         # A user's own strategy may read any part of the record.
         self.needs_records = ":" in settings.strategy.strategy
-        self.decoder = EnvelopeDecoder(DecodingSettings(self.strategy.needs_sequence, settings.max_value_bytes))
+        bounds = (settings.max_value_bytes, settings.strategy.lowest_number)
+        self.decoder = EnvelopeDecoder(DecodingSettings(self.strategy.needs_sequence, *bounds))

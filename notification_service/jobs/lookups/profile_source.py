@@ -131,7 +131,8 @@ def arrivals(settings: LearningSettings) -> Step:
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
         strategy = make_strategy(settings.strategy)
-        decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, settings.max_value_bytes))
+        bounds = (settings.max_value_bytes, settings.strategy.lowest_number)
+        decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, *bounds))
         rows = (_arrived(row, decoder, settings) for batch in batches for row in batch.to_pylist())
         yield from _batches(rows, ARRIVED)
 
