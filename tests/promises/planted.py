@@ -248,7 +248,7 @@ PLANTED = (
         "FULL_PAIN001_AND_CUSTOM_DATA waits for the data that custom-data-keys names.",
         _STORAGE,
         "resequencer/strategies/completeness.py",
-        "return len(state.parts) == len(self._required)",
+        "return len(state.parts) == len(self.required)",
         "return len(state.parts) >= len(PAIN_001_PARTS)",
         ("tests/resequencer/strategies/test_completeness.py::test_the_named_data_is_waited_for_too",),
     ),
