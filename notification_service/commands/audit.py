@@ -15,7 +15,7 @@ from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.lookup_sources import Job, load_spark_settings
 from notification_service.configuration.receiver_constraints import PAYMENTS
 from notification_service.configuration.schema import path_of, settings_from
-from notification_service.configuration.sections import Ingress, Notifications, TransportType
+from notification_service.configuration.sections import Ingress, Notifications, Resequencers, TransportType
 from notification_service.configuration.transports import copied_settings, facts_group, kafka_settings, only_with_one_kind
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.events.pass_through import PASS_THROUGH
@@ -56,6 +56,9 @@ def audit(arguments: Namespace) -> ExitCode:
     if arguments.archive and configuration.ingress.transport is TransportType.FILE:
         problem = "file: --archive reads archived topics; the archive of files is always read"
         raise ConfigurationError(path_of(Ingress, "transport"), problem)
+    if configuration.resequencer.strategy == "WINDOW":
+        problem = "is WINDOW: when its events left depends on when they came, and the records do not show it; use verify"
+        raise ConfigurationError(path_of(Resequencers, "strategy"), problem)
     if find_spec("pyspark") is None:
         raise ConfigurationError("pyspark", "is not installed; install it by `make audit`, or pip install '.[pipeline]'")
     let_tasks_see_working_directory()

@@ -52,6 +52,7 @@ from resequencer.record import Partition
 from resequencer.storage_port import StorageUnavailable, Waits
 from resequencer.turn.decide import take_turn
 from resequencer.turn.turn import Turn, TurnContext
+from resequencer.unit import Wake
 from storage.view_port import StorageView
 
 _AGE = Duration("0s", "3650d")
@@ -297,17 +298,25 @@ class _Listener:
 
 
 def tell(arrivals: Sequence[Event], configuration: Configuration) -> Telling:
-    """Return the decisions of the unit's own pure code about these arrivals, one after the other."""
+    """Return the decisions of the unit's own pure code about these arrivals, one after the other.
+
+    When they came is not known: no deadline passes between them. With WINDOW all leave at the end, in order.
+    """
     strategy, listener = make_strategy_of(configuration), _Listener()
     data = make_data_handler_of(configuration)
     context = TurnContext(strategy, listener, data, configuration.resequencer, Random(0))  # noqa: S311 - nothing is retried here.
     unit = context.new_unit("")
     steps: list[Step] = []
+    now = max([each.time or 0 for each in arrivals], default=0)  # Of no event the time is beyond its arrival.
     for envelope in arrivals:
         before = len(listener.heard)
-        turn = take_turn(unit, (envelope,), (), 0, context)
+        turn = take_turn(unit, (envelope,), (), now, context)
         steps.append(_step(StepKind.ARRIVED, envelope))
         steps += _consequences(envelope, turn, listener.heard[before:])
+    if context.releases_by_wait:
+        before = len(listener.heard)
+        take_turn(unit, (), (Wake.DEADLINE,), now + context.settings.deadline_ms, context)
+        steps += [_step(StepKind.HANDLED, each) for each in listener.heard[before:]]
     return Telling(tuple(steps), tuple(listener.heard))
 
 

@@ -15,6 +15,7 @@ from resequencer.event import Event
 from resequencer.storage_port import Waits
 from resequencer.strategies.completeness import Completeness, Seen
 from resequencer.strategies.port import Strategy
+from resequencer.strategies.previous import Links
 from resequencer.strategies.sequence import Expectation, LastPerFlow, Lasts, handled_to
 from resequencer.strategies.window import Released
 from resequencer.unit import REMEMBERED_ENVELOPES, Entry, Remainder, Retry, Undecodable, Unit
@@ -350,6 +351,8 @@ def _facts(unit: Unit, strategy: Strategy) -> Iterator[tuple[str, str]]:
         yield "Parts seen", ", ".join(state.parts) or "none"
         missing = _missing(unit, strategy)
         yield "Parts missing", missing or "none"
+    elif isinstance(state, Links):
+        yield "Ids remembered", str(state.count)
     elif isinstance(state, Released):
         yield "Highest released", "none" if state.highest is None else _released(state.highest, strategy)
     elif not isinstance(state, Lasts):

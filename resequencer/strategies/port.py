@@ -81,7 +81,10 @@ class Strategy(Protocol):
         ...
 
     def is_late(self, state: Any, envelope: Event) -> bool:
-        """Whether a later envelope was handled before this one; dead letters were not. Called before `handled` and `forced`."""
+        """Whether a later envelope was handled before this one; dead letters were not.
+
+        Called before `handled`, and with `next_lane` before `forced`, too.
+        """
         ...
 
     def missing(self, state: Any, envelope: Event) -> str:

@@ -27,6 +27,10 @@ class Links(StrategyState, frozen=True, array_like=True, gc=False):
     own_before: int = _UNKNOWN
     previous_before: int = _UNKNOWN
 
+    @property
+    def count(self) -> int:
+        return len(self.known) // _WIDTH
+
 
 class Previous:
     """Handles an event once the one that it names was handled; one that names none is the first of its chain.

@@ -174,6 +174,11 @@ class Turn:
         return bool(self.releases) and self.waits is None
 
     @property
+    def may_be_late(self) -> bool:
+        """Whether what is forced may be late: it is above all that was handled, except where a chain has its own lanes."""
+        return self.context.next_lane is not None
+
+    @property
     def is_spent(self) -> bool:
         """Whether the turn's output budget is used up."""
         return self.output_bytes >= self.budget
@@ -296,7 +301,10 @@ class Turn:
         unit, strategy, data = self.unit, self.strategy, self.unit.data
         self.current = envelope
         try:
-            is_late = strategy.is_late(unit.state, envelope) if ahead is None else ahead[1]
+            if ahead is None:
+                is_late = (not is_forced or self.may_be_late) and strategy.is_late(unit.state, envelope)
+            else:
+                is_late = ahead[1]
             marks = UNMARKED if self.incomplete is None and not is_late else self._marked(is_late=is_late)
             if envelope.parts:
                 data = self._data_with(envelope, is_late=is_late)
@@ -321,7 +329,8 @@ class Turn:
         self.current, self.is_changed = envelope, True
         self.unit.amend(retry=None)
         with suppress(PermanentError):
-            data = self._data_with(envelope, is_late=self.strategy.is_late(self.unit.state, envelope))
+            is_late = (not retry.is_forced or self.may_be_late) and self.strategy.is_late(self.unit.state, envelope)
+            data = self._data_with(envelope, is_late=is_late)
         self._give_up(envelope, retry.entry, why, data, is_forced=retry.is_forced)
 
     def dead_letter_entry(self, entry: Entry, reason: DeadLetterReason, error: str) -> None:

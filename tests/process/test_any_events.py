@@ -33,13 +33,17 @@ def cloud_event(order: int, number: int) -> Line:
         "specversion": "1.0", "id": f"{order}-{number}", "source": "https://shop.example", "type": TYPES[number - 1],
         "subject": f"order-{order}", "sequence": f"{number:03}",
     }  # fmt: skip
+    if number > 1:
+        attributes["previousid"] = f"{order}-{number - 1}"
     headers = (("content-type", b"application/json"), *((f"ce_{name}", text.encode()) for name, text in attributes.items()))
     return Line(json.dumps({"order": order, "number": number}).encode(), b"\xffkey", headers)
 
 
 def change(order: int, number: int) -> Line:
-    """Return a record with its number in a header, and a value that is no text."""
-    return Line(b"\x00\xff" + bytes([order, number]), f"order-{order}".encode(), (("version", str(number - 1).encode()),))
+    """Return a record with its number, its id and that of the one before it in headers, and a value that is no text."""
+    headers = (("version", f"{number - 1}"), ("id", f"{order}-{number}"), ("after", f"{order}-{number - 1}"))
+    given = tuple((name, text.encode()) for name, text in headers[: 2 + (number > 1)])
+    return Line(b"\x00\xff" + bytes([order, number]), f"order-{order}".encode(), given)
 
 
 def shuffled(make: Make, chance: random.Random, orders: range) -> list[Line]:
@@ -53,12 +57,17 @@ FORMATS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "cloudevents": (cloud_event, (f"{INGRESS}.events.format=cloudevents",)),
     "mapped": (
         change,
-        (f'{INGRESS}.events {{ format = mapped, mapped.sequence = "header:version" }}', f"{RESEQUENCER}.first-sequence=0"),
+        (
+            f"{INGRESS}.events.format=mapped",
+            f'{INGRESS}.events.mapped {{ sequence = "header:version", id = "header:id", previous = "header:after" }}',
+            f"{RESEQUENCER}.first-sequence=0",
+        ),
     ),
 }
 STRATEGIES = {
     "sequence": (f"{RESEQUENCER}.strategy=SEQUENCE",),
     "strict": (f"{RESEQUENCER}.strategy=STRICT_SEQUENCE",),
+    "previous": (f"{RESEQUENCER}.strategy=PREVIOUS",),
     "window": (f"{RESEQUENCER} {{ strategy = WINDOW, order-by = sequence, reorder-window = 3s }}",),
 }
 

@@ -1,5 +1,6 @@
 """The unit between arrivals and wakes: deadline, bound, inheritance, and stored changes."""
 
+import re
 import tracemalloc
 
 import msgspec
@@ -8,6 +9,7 @@ from harness.driving import PARTITION, Envelopes, decoder, drive
 from harness.examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from notification_service.payments.envelope import MAX_OBJECTS
 from notification_service.payments.payment_data import LATEST_OBJECTS
@@ -18,6 +20,7 @@ from resequencer.order import OrderKind
 from resequencer.record import Origin, Record
 from resequencer.storage_port import StorageRefused, WaitKind
 from resequencer.strategies.sequence import MAX_FLOWS
+from resequencer.strategies.window import OrderBy
 from resequencer.unit import Wake, entry_of
 from resequencer.unit_codec import UnitCodec, encode_state
 
@@ -98,12 +101,12 @@ def test_the_longest_wait_is_told(envelopes):
 
 @settings(max_examples=examples(60))
 @given(
-    st.sampled_from(["SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001"]),
+    st.sampled_from(["SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001", "WINDOW"]),
     st.lists(st.tuples(st.sampled_from("AB"), st.integers(1, 6), st.booleans(), st.integers(0, 9_000)), max_size=14),
 )
 def test_a_new_incarnation_at_every_turn_does_the_same_as_one_that_lives_on(strategy, steps):
     """This holds for any arrivals, and whenever the unit is woken."""
-    units = [drive(strategy, stash_limit=5), drive(strategy, stash_limit=5)]
+    units = [drive(strategy, stash_limit=5, order_by=OrderBy.SEQUENCE) for _ in range(2)]
     units[1].reincarnates = True
     for unit in units:
         envelopes = Envelopes()
@@ -120,6 +123,20 @@ def test_a_new_incarnation_at_every_turn_does_the_same_as_one_that_lives_on(stra
     ]
 
 
+NAMES = [
+    ("SEQUENCE", {}),
+    ("SEQUENCE", {"first_sequence": 0}),
+    ("SEQUENCE", {"first_sequence": None}),
+    ("STRICT_SEQUENCE", {}),
+    ("STRICT_SEQUENCE", {"first_sequence": 0}),
+    ("COMPLETE", {"required_parts": ("A",)}),
+    ("COMPLETE", {"required_parts": ("A", "B")}),
+    ("PREVIOUS", {}),
+    ("WINDOW", {"order_by": OrderBy.SEQUENCE}),
+    ("WINDOW", {"order_by": OrderBy.TIME}),
+]
+
+
 def codec(strategy, **limits):
     return UnitCodec(make_strategy(StrategySettings(strategy)), decoder(**limits).decode, LATEST_OBJECTS)
 
@@ -129,6 +146,21 @@ def test_a_waiting_unit_is_refused_by_another_strategy(envelopes):
     unit.arrive(envelopes(2))
     with pytest.raises(ConfigurationError, match="run SEQUENCE until nothing waits"):
         codec("FULL_PAIN001").restore(PARTITION, unit.stored)
+
+
+@pytest.mark.parametrize("waits", range(len(NAMES)))
+def test_what_waits_in_any_strategys_state_is_refused_by_every_other(envelopes, waits):
+    units = [drive(name, **how) for name, how in NAMES]
+    unit = units[waits]
+    unit.arrive(replace(envelopes(2), previous="e", time=unit.now))
+    if unit.stored is None or not unit.stored.stash:  # What comes first begins.
+        unit.arrive(envelopes(4))
+    codecs = [UnitCodec(each.strategy, lambda record: unit.came[record.origin.offset], LATEST_OBJECTS) for each in units]
+    assert codecs[waits].restore(PARTITION, unit.stored).stash
+    for other, each in enumerate(codecs):
+        if other != waits:
+            with pytest.raises(ConfigurationError, match=re.escape(f"run {unit.strategy.name} until nothing waits")):
+                each.restore(PARTITION, unit.stored)
 
 
 def test_an_idle_unit_begins_afresh_under_another_strategy_with_its_handled_ids(envelopes):

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from notification_service.events.format import DecodingSettings
+from notification_service.events.settings import decoding_settings
 from notification_service.jobs.errors import JobRefused
 from notification_service.jobs.lookups.spec import FLAW, LINE, PLACE, TEXT
 from notification_service.jobs.spark.counted_write import Batches, Step, batch_of, cells_of, spark_schema, write_rows
@@ -131,7 +131,7 @@ def arrivals(settings: LearningSettings) -> Step:
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
         strategy = make_strategy(settings.strategy)
-        decoder = EnvelopeDecoder(DecodingSettings(strategy.needs_sequence, settings.max_value_bytes))
+        decoder = EnvelopeDecoder(decoding_settings(strategy, settings.strategy.first_sequence, settings.max_value_bytes))
         rows = (_arrived(row, decoder, settings) for batch in batches for row in batch.to_pylist())
         yield from _batches(rows, ARRIVED)
 

@@ -13,6 +13,7 @@ from harness.driving import Driven, Envelopes, drive
 import resequencer.unit
 from resequencer.errors import DependencyUnavailable, PermanentError, TransientError
 from resequencer.order import OrderKind
+from resequencer.strategies.window import OrderBy
 from resequencer.unit import Unit, Wake
 
 _CODE = Path(resequencer.unit.__file__).parent
@@ -110,10 +111,10 @@ def ordered(unit: Driven, envelopes: Envelopes) -> Callable[[], object]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001"])
+@pytest.mark.parametrize("strategy", ["SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001", "WINDOW"])
 @pytest.mark.parametrize("course", [arrivals, deadline, attempts, retry, bound, remainder, held, ordered])
 def test_wherever_a_turn_raises_its_unit_is_as_before(strategy: str, course: Callable[..., Any], envelopes: Envelopes) -> None:
-    unit = drive(strategy, stash_limit=4)
+    unit = drive(strategy, stash_limit=4, order_by=OrderBy.SEQUENCE)
     turn = course(unit, envelopes)
     before, at, now = what_is_in(unit.unit), unit.now, 0
     while True:

@@ -58,6 +58,13 @@ def test_four_two_one_three_is_reported_line_by_line(in_sequence):
     )
 
 
+def test_what_waits_for_its_window_leaves_in_order_at_the_end(loaded):
+    configuration = loaded("payment-status-notification.resequencer { strategy = WINDOW, order-by = sequence }")
+    telling = tell(arrivals(4, 2, 1), configuration)
+    assert [envelope.sequence for envelope in telling.handled] == [1, 2, 4]
+    assert [step.kind for step in telling.steps[-3:]] == [StepKind.HANDLED] * 3
+
+
 def test_a_duplicate_is_dropped_whether_its_first_waits_or_was_handled(in_sequence):
     telling = tell(arrivals(2, 2, 1, 1), in_sequence)
     assert [step.kind for step in telling.steps if step.kind is StepKind.DUPLICATE] == [StepKind.DUPLICATE] * 2

@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from harness.console_stage import make_sources
-from harness.driving import PARTITION, Driven, Envelopes
+from harness.driving import PARTITION, Driven, Envelopes, drive
 from harness.service_under_test import FakeClock
 from harness.stored_units import StoredUnits
+from msgspec.structs import replace
 
 from guardian.ports import TransportUnavailable
 from notification_service.connectors.files.operations import SystemFiles
@@ -20,7 +21,7 @@ from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
 from notification_service.console.find_unit import NOT_STORED, Search, find_story
 from notification_service.console.sources import Sources
-from notification_service.console.unit_story import UnitStory
+from notification_service.console.unit_story import UnitStory, state_of
 from notification_service.events.format import DecodingSettings
 from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.payment_data import LATEST_OBJECTS
@@ -32,6 +33,7 @@ from notification_service.wiring.sent_notifications import OutputFiles, read_not
 from resequencer.errors import DependencyUnavailable, TransientError
 from resequencer.record import Partition
 from resequencer.storage_port import StorageUnavailable, WaitKind, Waits
+from resequencer.strategies.window import OrderBy
 from resequencer.unit_codec import UnitCodec
 
 OTHER = Partition(PARTITION.topic, 1)
@@ -174,6 +176,28 @@ def test_the_state_of_each_strategy_reads_as_words(tmp_path: Path, strategy: str
     stage.units.close()
     assert story.state is not None
     assert dict(story.state.facts) == facts
+
+
+def test_the_states_of_previous_window_and_complete_read_as_words() -> None:
+    envelopes, previous = Envelopes(), drive("PREVIOUS")
+    previous.arrive(envelopes(1, identity="a"), replace(envelopes(2, identity="b"), previous="a"))
+    by_number = drive("WINDOW", order_by=OrderBy.SEQUENCE, stash_timeout_ms=1_000)
+    by_time = drive("WINDOW", stash_timeout_ms=1_000)
+    complete = drive("COMPLETE", required_parts=("created", "paid"))
+    complete.arrive(replace(envelopes(3), parts=("paid",)))
+    complete.expire()
+
+    def facts(unit: Driven) -> dict[str, str]:
+        return dict(state_of(unit.unit, unit.strategy).facts)
+
+    assert facts(previous) == {"Ids remembered": "2"}
+    assert facts(complete) == {"Parts seen": "paid", "Parts missing": "created"}
+    assert facts(by_number) == facts(by_time) == {"Highest released": "none"}
+    for unit in (by_number, by_time):
+        unit.arrive(replace(envelopes(4), time=999_000))
+        unit.expire()
+    assert facts(by_number) == {"Highest released": "4"}
+    assert facts(by_time) == {"Highest released": "1970-01-01T00:16:39.000Z"}
 
 
 def test_a_unit_is_found_in_whatever_partition_it_is_and_named_where_it_is_twice(stage: Stage) -> None:

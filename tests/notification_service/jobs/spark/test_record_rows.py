@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from harness.driving import wire
 
-from notification_service.commands.audit import audit_settings
-from notification_service.configuration.configuration import load
+from notification_service.commands.audit import audit, audit_settings
+from notification_service.configuration.configuration import Configuration, load
 from notification_service.jobs.audit.record_rows import _rows, headers_of
 from notification_service.jobs.audit.rows import DEAD_LETTER, NOTIFICATION, RECORD, REFUSED, UNREADABLE, read_refused
 from notification_service.jobs.audit.rules import AuditRules
+from notification_service.payments.envelope import DataEnvelope
+from resequencer.errors import ConfigurationError
+from resequencer.record import Origin, Partition, Record
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -25,6 +32,20 @@ def rows_of(kind: int, *records: tuple[int, int, int, bytes | None, bytes | None
     columns = [pa.array([record[at] for record in records], each) for at, each in enumerate(kinds)]
     batch = pa.RecordBatch.from_arrays([*columns, headers(*(record[5] for record in records))], names=[*"abcdef"])
     return list(_rows(kind, [batch], AuditRules(audit_settings(load(), {}))))
+
+
+def test_the_audit_reads_numbers_from_zero_on_where_they_begin_with_it(loaded: Callable[..., Configuration]) -> None:
+    record = Record(Origin(Partition("T", 0), 1), wire("uow-1", "A", 0, "e"), b"k")
+    for first, reads in ((0, True), ("any", True), (1, False)):
+        named = f"payment-status-notification.resequencer {{ strategy = SEQUENCE, first-sequence = {first} }}"
+        found = AuditRules(audit_settings(loaded(named), {})).decoder.decode(record)
+        assert isinstance(found, DataEnvelope) is reads
+
+
+def test_an_audit_of_windows_is_refused(write: Callable[..., Path]) -> None:
+    named = "payment-status-notification.resequencer { strategy = WINDOW, order-by = sequence }"
+    with pytest.raises(ConfigurationError, match="when its events left depends on when they came"):
+        audit(Namespace(config=write(named), overrides=(), archive=False, output=None, master=None, json=False))
 
 
 def test_headers_are_those_of_their_record_also_in_a_part_of_a_batch() -> None:
