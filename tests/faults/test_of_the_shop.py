@@ -32,6 +32,7 @@ def each_strategy(**strategies: tuple[tuple[str, ...], str, int]) -> list[Any]:
     each_strategy(
         SEQUENCE=((PATIENT,), "shared", 2),
         STRICT_SEQUENCE=((PATIENT, f"{RESEQUENCER}.strategy=STRICT_SEQUENCE"), "separate", 0),
+        PREVIOUS=((PATIENT, f"{RESEQUENCER}.strategy=PREVIOUS"), "mixed", 0),
         COMPLETE=((PATIENT, f"{RESEQUENCER}.strategy=COMPLETE", f"{RESEQUENCER}.required-parts={PARTS}"), "mixed", 0),
         WINDOW_BY_TIME=((*IN_WINDOW, f"{RESEQUENCER}.order-by=time"), "mixed", 0),
         WINDOW_BY_SEQUENCE=((*IN_WINDOW, f"{RESEQUENCER}.order-by=sequence"), "shared", 0),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from harness.packages import ROOT
-from harness.processes.operated_service import KAFKA_CLIENTS, OperatedService
+from harness.processes.operated_service import OperatedService
 from harness.waiting import DEADLINE_SECONDS, wait_until
 from kafka import KafkaConsumer, KafkaProducer
 
@@ -33,7 +33,7 @@ def test_a_topic_is_put_in_order_by_ten_lines(
     (tmp_path / "orders.conf").write_text(lines, encoding="utf-8")
     topics = [name, f"{name}-in-order", f"{name}-dead-letters"]
     kafka.create_topics(*topics, partitions=2)
-    service = new_service(f"{KAFKA_CLIENTS}.group.id={name}", config="orders.conf")
+    service = new_service(config="orders.conf")
     with closing(KafkaProducer(bootstrap_servers=kafka.bootstrap)) as producer:
         for version in (2, 3, 1, 1):
             headers = [("version", str(version).encode()), ("source", b"\xff")]
