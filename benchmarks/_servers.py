@@ -72,7 +72,6 @@ class Measurement(msgspec.Struct, frozen=True):
 
     def note_ready(self) -> None:
         """Note that the measured process holds its partitions."""
-        self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "ready").touch()
 
     def wait_until_ready(self, process: "AsyncResult[Any] | None" = None) -> None:
@@ -157,6 +156,7 @@ def new_run(
 ) -> Run:
     """Return new names for so many envelopes, of which the worker makes this output, and create the topics."""
     run = Run(servers, new_name(kind), topic, envelopes, len(output), output[len(output) // 2], partitions)
+    run.directory.mkdir(parents=True)
     servers.make_topics(f"out-{run.name}", f"dead-{run.name}")
     return run
 

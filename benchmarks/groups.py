@@ -136,6 +136,7 @@ class Job(Measurement, frozen=True):
 def new_job(servers: Servers, what: str, *load: Any) -> Job:
     """Return new names, with their topics."""
     job = Job(servers, new_name(what), *load)
+    job.directory.mkdir(parents=True)
     servers.make_topics(job.topics.notifications, job.topics.dead_letters)
     servers.make_topics(job.topics.values, cleanup_policy="compact")
     return job
