@@ -42,9 +42,9 @@ def test_the_audit_reads_numbers_from_zero_on_where_they_begin_with_it(loaded: C
         assert isinstance(found, DataEnvelope) is reads
 
 
-def test_an_audit_of_windows_is_refused(write: Callable[..., Path]) -> None:
+def test_an_audit_of_windows_is_refused_where_records_do_not_leave_as_they_came(write: Callable[..., Path]) -> None:
     named = "payment-status-notification.resequencer { strategy = WINDOW, order-by = sequence }"
-    with pytest.raises(ConfigurationError, match="when its events left depends on when they came"):
+    with pytest.raises(ConfigurationError, match="depends on when the events came"):
         audit(Namespace(config=write(named), overrides=(), archive=False, output=None, master=None, json=False))
 
 
