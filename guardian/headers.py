@@ -238,7 +238,7 @@ def own_texts(headers: Headers) -> dict[str, str]:
 
 
 def find_ours(headers: Headers) -> Headers | None:
-    """Return our headers of a record that left as it came, by their names without the prefix; None for any other record."""
+    """Return our headers of a record that passed through, by their names without the prefix; None for any other record."""
     return _ours_of(headers) if any(name == _PASSED_THROUGH for name, _ in headers) else None
 
 

@@ -223,7 +223,7 @@ class Partitions:
         plan = plan_takeover(store.header, store.pending(), position, log, is_durable=is_durable, standing=standing)
         _report_gone(partition, plan)
         if is_replaced:
-            # What comes of these records may have left before, by ids of the other format.
+            # What comes of these records may have been published before, by ids of the other format.
             end = max(log.stop, plan.offset) + standing.window
             plan = replace(plan, heal_offset=max(plan.heal_offset, end))
         plan = self._with_orders(partition, store.header, plan)

@@ -315,7 +315,7 @@ def _kind_of(value: bytes) -> bytes:
 
 
 def _own_kind_of(call: Call) -> bytes:
-    """Return the media type that a record that left as it came names itself; its value may be anything."""
+    """Return the media type that a record that passed through names itself; its value may be anything."""
     own = [value for name, value in call.headers if name.lower() in _CONTENT_TYPES]
     return own[-1] if own and own[-1] and _FIELD_VALUE.fullmatch(own[-1]) else b"application/octet-stream"
 

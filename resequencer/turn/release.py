@@ -22,7 +22,7 @@ def release(turn: Turn, cause: Wake) -> None:
     """
     unit = turn.unit
     if cause is Wake.BOUND and unit.hold is not None:
-        end_hold(turn, OrderResult.HELD_UNTIL_BOUND)
+        _end_hold_at_bound(turn)
     if cause is Wake.BOUND and unit.dependency is not None:
         _set_head_aside(turn, "the worker's stash is full (stash-limit.bytes-per-worker)")
     oldest = unit.oldest
@@ -141,11 +141,19 @@ def keep_bound(turn: Turn) -> None:
     """
     unit = turn.unit
     if unit.hold is not None and is_beyond_bound(turn):
-        end_hold(turn, OrderResult.HELD_UNTIL_BOUND)
+        _end_hold_at_bound(turn)
     while unit.dependency is not None and is_beyond_bound(turn, _UNAVAILABLE):
         _set_head_aside(turn, "the unit's stash is more than four times its limit (stash-limit)")
     if unit.is_free and is_beyond_bound(turn):
         release(turn, Wake.BOUND)
+
+
+def _end_hold_at_bound(turn: Turn) -> None:
+    """End the hold, and handle what has become acceptable meanwhile: that is not released, and has no mark of a release."""
+    end_hold(turn, OrderResult.HELD_UNTIL_BOUND)
+    turn.unmark()
+    for lane in turn.unit.lanes:
+        turn.unstash(lane)
 
 
 def is_beyond_bound(turn: Turn, times: int = 1) -> bool:

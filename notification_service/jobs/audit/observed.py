@@ -48,7 +48,7 @@ class ObservedNotification(msgspec.Struct, frozen=True, array_like=True):
     that of the value without its `CreDtTm`, which is `created_at`. `version` is that of the lookups. `headers` are those that no
     other field holds. Two notifications with the same `likeness` have the same content, position, headers and marks.
 
-    With `is_passed` it is a record that left as it came: `digest` is that of its key and value, and `headers` are all, in order,
+    With `is_passed` it is a record that passed through: `digest` is that of its key and value, and `headers` are all, in order,
     with the values as they were in Latin-1.
     """
 
@@ -93,7 +93,7 @@ class ObservedNotification(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def named(self) -> str:
-        """A name for people: the notification id and the event; of a record that left as it came the id alone."""
+        """A name for people: the notification id and the event; of a record that passed through the id alone."""
         if self.is_passed:
             return self.notification_id
         event = next((value for name, value in self.headers if name == EVENT_NAME), "?")
@@ -142,14 +142,14 @@ def observe(headers: Headers, value: bytes, place: int) -> ObservedNotification 
 
 
 _OF_PASSED = frozenset(f"{OURS}{name}" for name in (NOTIFICATION_ID, SOURCE_POSITION, INCOMPLETE, LATE, POSSIBLE_DUPLICATE))
-"""Our headers in a record that left as it came that have fields of their own."""
+"""Our headers in a record that passed through that have fields of their own."""
 _POSSIBLE_DUPLICATE = f"{OURS}{POSSIBLE_DUPLICATE}"
 
 
 def observe_passed(
     key: bytes | None, headers: Headers, value: bytes | None, place: int, ours: Mapping[str, str]
 ) -> ObservedNotification | None:
-    """Reduce a record that left as it came; `ours` are our headers in it. None without a notification id."""
+    """Reduce a record that passed through; `ours` are our headers in it. None without a notification id."""
     if NOTIFICATION_ID not in ours:
         return None
     digest = digest_of(_encode((key, value)))

@@ -1,7 +1,7 @@
 """A hold of a unit: nothing of it is handled until it is resumed or the hold ends; the hold has one outcome."""
 
 import pytest
-from harness.driving import Driven, Envelopes
+from harness.driving import Driven, Envelopes, drive
 
 from resequencer.clock import instant_text
 from resequencer.errors import TransientError
@@ -109,6 +109,29 @@ def test_a_bound_ends_a_hold(is_workers: bool, envelopes: Envelopes) -> None:
     assert [each.result for each in unit.outcomes] == [OrderResult.HELD_UNTIL_BOUND]
     assert unit.sequences == ([1, 3, 4] if is_workers else [1, 3, 4, 5])
     assert not any(each.ordered for each in unit.marks)
+
+
+@pytest.mark.parametrize("is_workers", [False, True])
+def test_what_became_acceptable_during_a_hold_leaves_as_such_when_a_bound_ends_it(is_workers: bool, envelopes: Envelopes) -> None:
+    unit = waiting(envelopes, 1, stash_limit=100 if is_workers else 2)
+    unit.order(OrderKind.HOLD, for_ms=HOUR)
+    unit.arrive(envelopes(2), envelopes(4))
+    unit.wake(Wake.BOUND) if is_workers else unit.arrive(envelopes(5))
+    waits = [] if is_workers else [4, 5]
+    assert [(each.incomplete, each.late) for each in unit.marks[:2]] == [(None, False)] * 2
+    assert unit.sequences == [1, 2, *([4] if is_workers else [])]
+    assert unit.last is not None
+    assert (unit.last.waits.stashed if unit.last.waits else 0) == len(waits)
+
+
+def test_what_is_late_after_a_hold_that_a_bound_ends_is_marked_late(envelopes: Envelopes) -> None:
+    unit = drive("SEQUENCE", stash_limit=1)
+    unit.arrive(envelopes(3))
+    unit.expire()
+    unit.order(OrderKind.HOLD, for_ms=HOUR)
+    unit.arrive(envelopes(2), envelopes(1))
+    assert unit.sequences == [3, 1, 2]
+    assert [(each.incomplete, each.late) for each in unit.marks] == [("sequence:1", False), (None, True), (None, True)]
 
 
 def test_a_held_unit_cannot_be_held_again_released_or_extended(envelopes: Envelopes) -> None:
