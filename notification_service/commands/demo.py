@@ -120,7 +120,7 @@ def _show(console: Console, configuration: Configuration, unit: ExpectedUnit) ->
     if not output.lines:
         return does_agree
     if configuration.notification.handler == PASS_THROUGH:
-        console.print("\nIts last event, as it left")
+        console.print("\nIts last event, as it was published")
         text, language = msgspec.json.format(encode_line(output.lines[-1]), indent=2).decode(), "json"
     else:
         console.print("\nIts last pain.002")

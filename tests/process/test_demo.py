@@ -63,7 +63,7 @@ def test_the_demo_of_a_shop_puts_its_events_in_order_and_lets_them_leave_as_they
         "0 lost, 0 doubled, 0 out of order, 0 with wrong content: every promise was held.",
         "The story of order-7-",
         "stashed (waits for sequence:",
-        "Its last event, as it left",
+        "Its last event, as it was published",
         "resequencer-source-position",
     ):
         assert shown in ended.stdout
