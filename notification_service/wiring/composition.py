@@ -102,7 +102,7 @@ def compose(
     resequencer, run_directory = configuration.resequencer, configuration.notification.run_directory
     clock = steady_clock(run_directory, f"worker-{slot}", configuration.clock_trusted_after_ms, keeps=True)
     in_flight = in_flight or Untracked()
-    strategy, load = make_strategy_of(configuration, in_flight), partial(_load_if_used, configuration)
+    strategy, load = make_strategy_of(configuration, in_flight), partial(load_notification_settings, configuration)
     data_handler = make_data_handler_of(configuration, in_flight)
 
     def make(known: NotificationSettings | Enrichment) -> VersionedHandler:
@@ -287,13 +287,7 @@ def make_handler_of(configuration: Configuration) -> Handler:
     If lookups were published, their settings count, and this handler has none.
     """
     is_published = find_current(configuration) is not None
-    return _make_handler(configuration, NotificationSettings(()) if is_published else _load_if_used(configuration))
-
-
-def _load_if_used(configuration: Configuration) -> NotificationSettings:
-    """As `load_notification_settings`; without rows for a handler that uses none."""
-    is_used = configuration.notification.handler != PASS_THROUGH
-    return load_notification_settings(configuration) if is_used else NotificationSettings(())
+    return _make_handler(configuration, NotificationSettings(()) if is_published else load_notification_settings(configuration))
 
 
 def _make_handler(configuration: Configuration, known: NotificationSettings | Enrichment) -> VersionedHandler:

@@ -8,6 +8,8 @@ from typing import Any
 
 from fuzz.scratch import scratch
 
+from notification_service.events.pass_through import PAYMENTS
+from notification_service.events.settings import IPF
 from notification_service.payments.iso20022.codes import STATUS_REASONS, TRANSACTION_STATUSES
 from notification_service.payments.iso20022.simple_types import xml_text
 from notification_service.payments.notification_settings import (
@@ -50,7 +52,8 @@ def check(data: bytes) -> None:
     * What was read, written as CSV, reads the same.
     """
     _FILE.write_bytes(data)
-    configuration: Any = SimpleNamespace(notification=SimpleNamespace(settings=_FILE))
+    notification = SimpleNamespace(settings=_FILE, handler=PAYMENTS)
+    configuration: Any = SimpleNamespace(notification=notification, ingress=SimpleNamespace(events=SimpleNamespace(format=IPF)))
     try:
         settings = load_notification_settings(configuration)
     except ConfigurationError as error:

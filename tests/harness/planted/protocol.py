@@ -201,7 +201,7 @@ def unstashed_twice(patch: Patch) -> None:
 
 def attempts_counted_for_a_server(patch: Patch) -> None:
     """An unavailable server counts as a failure like any other."""
-    patch.setattr("resequencer.turn.turn.DependencyUnavailable", type("NeverRaised", (Exception,), {}))
+    patch.setattr("resequencer.turn.retry.DependencyUnavailable", type("NeverRaised", (Exception,), {}))
 
 
 def servers_never_tried_again(patch: Patch) -> None:
