@@ -18,7 +18,7 @@ from resequencer.notification import notification_id
 
 pytestmark = pytest.mark.slow
 NewService = Callable[..., OperatedService]
-CONF = "conf/shop.conf"
+CONF = "conf/receipts.conf"
 EVENTS = ("opened;0", "line;1250", "line;750", "line;5", "paid;0")
 ORDERS = 30
 
@@ -58,7 +58,8 @@ def test_what_the_handler_makes_of_a_unit_leaves_once_though_the_worker_is_kille
     service = new_service(directory, config=CONF)
     service.in_directory.mkdir(parents=True)
     source, out = service.in_directory / "partition-0.jsonl", service.out_directory / "notifications.jsonl"
-    source.write_bytes(encode_line(Line(b"order-1;1", b"k", ())) + shuffled(range(ORDERS // 2)))
+    refused = encode_line(Line(b"order-1;1", b"k", ())) + encode_line(Line(None, b"k", ()))
+    source.write_bytes(refused + shuffled(range(ORDERS // 2)))
     service.start()
     wait_until(lambda: lines(out), "something leaves", look_seconds=0)
     with source.open("ab") as appended:
@@ -76,10 +77,10 @@ def test_what_the_handler_makes_of_a_unit_leaves_once_though_the_worker_is_kille
         assert [name for name, _ in ours] == ["notification-id", "envelope-id", "source-position", "unit-of-work"]
         assert ours[0][1].decode() == notification_id(unit, "events#5", 0)
         assert (ours[1][1], ours[3][1]) == (b"events#5", unit.encode())
-    (dead_letter,) = lines(service.out_directory / "dead-letters.jsonl")
-    headers = dict(dead_letter.headers)
-    assert headers["dead-letter-reason"] == b"undecodable"
-    assert headers["dead-letter-error"].startswith(b"format shop.order_lines:OrderLines raised ValueError: not enough values")
+    short, empty = (dict(each.headers) for each in lines(service.out_directory / "dead-letters.jsonl"))
+    assert short["dead-letter-reason"] == empty["dead-letter-reason"] == b"undecodable"
+    assert short["dead-letter-error"].startswith(b"format shop.order_lines:OrderLines raised ValueError: not enough values")
+    assert empty["dead-letter-error"] == b"it has no value; send order;number;what;cents"
 
 
 def test_a_unit_is_shown_and_a_data_handler_that_cannot_read_its_data_is_refused(
