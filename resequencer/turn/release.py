@@ -77,9 +77,9 @@ def _release_in_order(turn: Turn) -> None:
 
 
 def release_up_to(turn: Turn, last: tuple[str, int, int]) -> None:
-    """Handle the stash in order, as if it had just come, up to the entry with the order `last`."""
+    """Handle the stash in order, as if it had just come, up to the entry with the order `last` and its ties."""
     unit = turn.unit
-    while unit.is_free and unit.stash and unit.stash[0].order <= last:
+    while unit.is_free and unit.stash and unit.stash[0].order[:2] <= last[:2]:
         if turn.is_spent:
             unit.amend(remainder=Remainder(cause=Wake.DEADLINE))
             return

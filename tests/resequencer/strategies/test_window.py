@@ -99,6 +99,19 @@ def test_equal_times_leave_in_order_of_arrival(envelopes: Envelopes) -> None:
     assert unit.sequences == [2, 4, 1, 3]
 
 
+def test_ties_leave_together_though_the_later_one_has_not_waited_its_time(envelopes: Envelopes) -> None:
+    unit = window(OrderBy.TIME)
+    first, second, third = (at_time(envelopes(number), unit.now) for number in (1, 2, 3))
+    unit.arrive(first)
+    unit.now += 1_500
+    unit.arrive(second)
+    unit.wake(Wake.DEADLINE, after_ms=500)
+    unit.now += 100
+    unit.arrive(third)
+    assert unit.sequences == [1, 2, 3]
+    assert not any(marks.late or marks.incomplete for marks in unit.marks)
+
+
 def test_a_time_far_ahead_counts_as_the_arrival_and_later_ones_are_not_late(envelopes: Envelopes) -> None:
     unit = window(OrderBy.TIME)
     unit.arrive(at_time(envelopes(1), unit.now + 86_400_000))
