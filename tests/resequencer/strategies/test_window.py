@@ -168,6 +168,31 @@ def test_at_a_bound_the_first_leave_marked_and_the_others_wait_their_time(
     assert [marks.incomplete for marks in unit.marks[2:]] == [None] * 3
 
 
+@pytest.mark.parametrize("reincarnates", [False, True])
+def test_a_bound_that_the_output_budget_cuts_off_releases_no_more_than_is_beyond_it(
+    envelopes: Envelopes, reincarnates: bool
+) -> None:
+    unit = window()
+    unit.reincarnates, unit.budget = reincarnates, 1
+    unit.arrive(*(envelopes(number) for number in (7, 8, 9, 6, 6)))
+    unit.settings = replace(unit.settings, stash_limit=3)
+    unit.arrive(envelopes(10))
+    unit.let_out_the_rest()
+    assert unit.sequences == [6, 6, 7]
+    assert [marks.incomplete for marks in unit.marks] == ["window"] * 3
+    unit.expire()
+    unit.let_out_the_rest()
+    assert unit.sequences == [6, 6, 7, 8, 9, 10]
+
+
+def test_a_turn_at_its_bound_reports_one_release(envelopes: Envelopes) -> None:
+    unit = window(stash_limit=100)
+    unit.arrive(*(envelopes(number) for number in range(1, 101)))
+    turn = unit.arrive_together(*(envelopes(number) for number in range(101, 151)))
+    assert unit.sequences == list(range(1, 51))
+    assert [(each.cause, each.missing, each.envelopes) for each in turn.releases] == [(Wake.BOUND, "window", 50)]
+
+
 def test_at_the_bound_of_the_worker_all_leave_in_order(envelopes: Envelopes) -> None:
     unit = window()
     unit.arrive(*(envelopes(number) for number in (9, 7, 8)))
