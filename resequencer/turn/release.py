@@ -96,12 +96,18 @@ def _last_tie(unit: Unit, entry: Entry) -> Entry:
 
 
 def _release_in_order(turn: Turn) -> None:
-    """Handle in order, as if it had just come, what has waited its time, and all that is before it. The others wait on."""
-    unit, settings = turn.unit, turn.context.settings
+    """Handle in order, as if it had just come, what has waited its time, and all that is before it. The others wait on.
+
+    A deadline that an order set is that of the oldest, and counts until the oldest was handled.
+    """
+    unit, settings, oldest, ordered = turn.unit, turn.context.settings, turn.unit.oldest, turn.unit.deadline_at
     due = [each for each in unit.stash if not each.stashed_at <= turn.now < deadline_of(each, settings)]
-    unit.amend(deadline_at=None)
+    if oldest is not None and ordered is not None and ordered <= turn.now:
+        due.append(oldest)
     if due:
         release_up_to(turn, max(each.order for each in due))
+    if oldest is None or not unit.has(oldest):
+        unit.amend(deadline_at=None)
 
 
 def release_up_to(turn: Turn, last: tuple[str, int, int]) -> None:

@@ -269,6 +269,40 @@ def test_an_order_may_release_all_and_extend_the_wait_and_skips_nothing(envelope
     assert [marks.ordered for marks in unit.marks[-2:]] == [True, True]
 
 
+@pytest.mark.parametrize("reincarnates", [False, True])
+@pytest.mark.parametrize("budget", [1, 1 << 40])
+def test_an_order_may_set_a_deadline_before_the_end_of_the_window(envelopes: Envelopes, reincarnates: bool, budget: int) -> None:
+    unit = window()
+    unit.reincarnates, unit.budget = reincarnates, budget
+    unit.arrive(envelopes(5), envelopes(4))
+    unit.now += 100
+    unit.arrive(envelopes(9))
+    unit.order(OrderKind.EXTEND, until=unit.now + 400)
+    unit.expire()
+    unit.let_out_the_rest()
+    assert unit.sequences == [4, 5]
+    assert unit.last is not None
+    assert unit.last.waits is not None
+    assert unit.last.waits.wakes_at == unit.now + WINDOW_MS - 400, "the window of the next one is its own"
+    unit.expire()
+    assert unit.sequences == [4, 5, 9]
+    assert not any(marks.late or marks.incomplete for marks in unit.marks)
+
+
+def test_a_deadline_that_an_order_set_counts_though_a_retry_delays_it(envelopes: Envelopes) -> None:
+    unit, fails = window(), envelopes(4)
+    unit.reincarnates = True
+    unit.handler.fail(fails, TransientError("away"))
+    unit.arrive(envelopes(5), fails)
+    unit.order(OrderKind.EXTEND, until=unit.now + 1)
+    unit.expire()
+    assert unit.last is not None
+    assert unit.last.waits is not None
+    unit.wake(Wake.RETRY, after_ms=unit.last.waits.wakes_at - unit.now)
+    unit.wake(Wake.DEADLINE)
+    assert unit.sequences == [4, 5]
+
+
 def test_a_release_does_not_keep_an_extended_deadline_for_what_waits_on(envelopes: Envelopes) -> None:
     unit = window()
     unit.arrive(envelopes(5))
