@@ -181,7 +181,19 @@ def test_the_last_256_links_are_remembered_and_no_more(envelopes: Envelopes) -> 
     unit.arrive(linked(envelopes, "fork", "2"))
     assert ids(unit)[-1] == "fork", "2 is the oldest of the 256"
     unit.arrive(linked(envelopes, "another", "2"))
-    assert waits_for(unit) == "previous:2", "the fork took its place"
+    assert ids(unit)[-1] == "another", "it was named by the fork"
+    unit.arrive(linked(envelopes, "last", "3"))
+    assert waits_for(unit) == "previous:3", "the fork took its place"
+
+
+@pytest.mark.parametrize("reincarnates", [False, True])
+def test_one_that_is_named_by_many_is_remembered_as_long_as_they_come(envelopes: Envelopes, reincarnates: bool) -> None:
+    followers = [linked(envelopes, f"f{number}", "root") for number in range(2 * REMEMBERED_LINKS)]
+    for arrival in ([linked(envelopes, "root"), *followers], [*followers, linked(envelopes, "root")]):
+        unit = driven(reincarnates)
+        unit.arrive(*arrival)
+        assert left(unit) == ["root", *(each.event_id for each in followers)]
+        assert waits_for(unit) is None
 
 
 def test_an_id_is_not_found_across_the_bounds_of_two_others() -> None:
