@@ -145,8 +145,7 @@ def try_again(turn: Turn, *, is_early: bool = False) -> None:
 def unstash_all(turn: Turn) -> None:
     """Handle what has become acceptable while nothing could be handled, and release the stash if it exceeds its bound."""
     turn.unmark()
-    for lane in turn.unit.lanes:
-        turn.unstash(lane)
+    turn.unstash_each()
     keep_bound(turn)
 
 
@@ -186,8 +185,7 @@ def _end_hold_at_bound(turn: Turn) -> None:
     """End the hold, and handle what has become acceptable meanwhile: that is not released, and has no mark of a release."""
     end_hold(turn, OrderResult.HELD_UNTIL_BOUND)
     turn.unmark()
-    for lane in turn.unit.lanes:
-        turn.unstash(lane)
+    turn.unstash_each()
 
 
 def is_beyond_bound(turn: Turn, times: int = 1) -> bool:
@@ -222,8 +220,7 @@ def _set_head_aside(turn: Turn, why: str) -> None:
     head = turn.unit.retry
     assert head is not None, "it waits for a server"
     turn.dead_letter_retry(head, PermanentError(f"{head.dependency} is unavailable, and {why}"))
-    for lane in turn.unit.lanes:
-        turn.unstash(lane)
+    turn.unstash_each(turn.incomplete)
 
 
 def _force(turn: Turn, entry: Entry) -> None:
@@ -236,4 +233,8 @@ def _force(turn: Turn, entry: Entry) -> None:
         turn.incomplete = turn.missing(entry)
         turn.unit.remove(entry)
         turn.attempt(entry.envelope, entry, is_forced=True)
-        turn.unstash(entry.lane, entry.envelope)
+        incomplete, next_lane = turn.incomplete, turn.context.next_lane
+        if next_lane is not None and (next_one := next_lane(entry.envelope)) is not None:
+            turn.unstash(next_one)  # First its own chain: of a cycle, one beside it may wait for an event of the chain.
+            turn.incomplete = incomplete
+        turn.unstash(entry.lane)
