@@ -17,8 +17,8 @@ _UNKNOWN, _HANDLED, _GIVEN_UP, _PASSED = range(4)
 
 
 class Links(StrategyState, frozen=True, array_like=True, gc=False):
-    """`known` has the last ids that were handled, became a dead letter or were given up, packed. The first
-    is the one that was handled, given up or named by a handled one the longest ago.
+    """`known` has the last ids that were handled, became a dead letter or were given up, packed. Oldest first: an
+    id that a handled event names is new again.
 
     `own_before` and `previous_before` are the fates of the last event's id and of the one before it, before that event was
     counted. `dead_lettered` goes back to them.
