@@ -36,6 +36,7 @@ class Strategy(Protocol):
 
     One that orders by a time may have `arrived(envelope, at)`: the event as it counts, for one that came at this instant. With
     `releases_by_wait` the end of an event's wait releases it in order, with all that are before it, and not the whole stash.
+    It then needs one lane for all: what is before an event is found by the order of the stash, which goes by lanes first.
 
     `name` identifies the strategy's states; it includes the configured keys. With `needs_sequence` a record without a valid
     sequence is a dead letter. With `gathers` the data of all stashed envelopes are taken over on completion, in order of

@@ -17,7 +17,8 @@ _UNKNOWN, _HANDLED, _GIVEN_UP, _PASSED = range(4)
 
 
 class Links(StrategyState, frozen=True, array_like=True, gc=False):
-    """`known` has the last ids that were handled, became a dead letter or were given up, packed, oldest first.
+    """`known` has the last ids that were handled, became a dead letter or were given up, packed. Oldest first: an
+    id that a handled event names is new again.
 
     `own_before` and `previous_before` are the fates of the last event's id and of the one before it, before that event was
     counted. `dead_lettered` goes back to them.
@@ -61,14 +62,13 @@ class Previous:
         return envelope.previous is None or _fate(state.known, _hash(envelope.previous)) != _UNKNOWN
 
     def handled(self, state: Links, envelope: Event) -> Links:
-        """Count the event. If the one before it was not handled, it is given up."""
+        """Count the event, and the one before it as named once more. If that one was not handled, it is given up."""
         known, own = state.known, _hash(envelope.event_id)
         own_before, previous_before = _fate(known, own), _UNKNOWN
         if envelope.previous is not None:
             link = _hash(envelope.previous)
             previous_before = _fate(known, link)
-            if previous_before != _HANDLED:
-                known = _with(known, link, _PASSED)
+            known = _with(known, link, _HANDLED if previous_before == _HANDLED else _PASSED)
         return Links(_with(known, own, _HANDLED), own_before, previous_before)
 
     def forced(self, state: Links, envelope: Event) -> Links:

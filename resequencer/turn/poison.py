@@ -8,7 +8,7 @@ the unit as it was before the turn, and becomes a dead letter. Then the turn is 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from resequencer.batch import WITHOUT_END
 from resequencer.clock import Instant
@@ -102,12 +102,15 @@ def guarded(context: TurnContext) -> TurnContext:
     A failure then costs only its envelope, for our code as for a user's. `TransientError` of the handler passes unchanged.
     """
     strategy, profiles = context.strategy, context.profiles
-    return replace(
+    made = replace(
         context,
         strategy=strategy if isinstance(strategy, ForeignStrategy) else ForeignStrategy(strategy, strategy.name),
         handler=_GuardedHandler(context.handler),
         profiles=None if profiles is None else _GuardedProfiles(profiles),
     )
+    if context.arrived is None:
+        force_setattr(made, "arrived", None)  # The audit switches it off, whatever the strategy has.
+    return made
 
 
 class _GuardedHandler:

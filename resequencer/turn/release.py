@@ -1,5 +1,7 @@
 """The release of a stash although something is missing, the next attempt of a head, and what becomes acceptable by either."""
 
+from bisect import bisect_right
+
 from msgspec.structs import replace
 
 from resequencer.errors import PermanentError
@@ -7,7 +9,7 @@ from resequencer.order import OrderResult
 from resequencer.turn.retry import is_due
 from resequencer.turn.turn import Release, Turn
 from resequencer.turn.waits import deadline_at, deadline_of, end_hold, mend_deadline
-from resequencer.unit import Entry, Remainder, Wake
+from resequencer.unit import Entry, Remainder, Unit, Wake
 
 _UNAVAILABLE = 4
 """A unit whose server is unavailable may hold this many times its normal bound."""
@@ -25,26 +27,24 @@ def release(turn: Turn, cause: Wake) -> None:
         _end_hold_at_bound(turn)
     if cause is Wake.BOUND and unit.dependency is not None:
         _set_head_aside(turn, "the worker's stash is full (stash-limit.bytes-per-worker)")
-    oldest = unit.oldest
-    if oldest is None or not unit.is_free:
+    if not unit.stash or not unit.is_free:
         return
-    if cause is Wake.DEADLINE:
+    if cause is Wake.DEADLINE and (oldest := unit.oldest) is not None:
         mend_deadline(turn, oldest)
         if oldest.stashed_at <= turn.now < deadline_at(turn, oldest):
             return
     turn.is_changed, turn.is_ordered = True, cause is Wake.ORDER
     if cause is Wake.DEADLINE and turn.context.releases_by_wait:
         _release_in_order(turn)
-        return
-    turn.released_to = max([each.offset for each in unit.stash])
-    release_stash(turn, cause)
+    elif cause is Wake.BOUND and turn.context.releases_by_wait and is_beyond_bound(turn):
+        _release_to_bound(turn)
+    else:
+        turn.released_to = max([each.offset for each in unit.stash])
+        release_stash(turn, cause)
 
 
 def release_stash(turn: Turn, cause: Wake, *, is_rest: bool = False) -> None:
-    """Release the stash as far as the turn's output budget allows. The next turn releases the rest, before later arrivals.
-
-    Where the end of a wait releases, a stash beyond its bound loses only the first ones: the others may still be overtaken.
-    """
+    """Release the stash as far as the turn's output budget allows. The next turn releases the rest, before later arrivals."""
     if cause is Wake.DEADLINE and turn.context.releases_by_wait:
         _release_in_order(turn)
         return
@@ -52,34 +52,68 @@ def release_stash(turn: Turn, cause: Wake, *, is_rest: bool = False) -> None:
     if oldest is None or lowest is None:
         return
     before, missing = len(unit.stash), turn.missing(lowest)
-    ends_at_bound = turn.context.releases_by_wait and cause is Wake.BOUND and is_beyond_bound(turn)
     turn.gather_with(oldest.envelope)
     for entry in turn.context.release_order(unit):
-        if ends_at_bound and not is_beyond_bound(turn):
-            break
         _force(turn, entry)
     if unit.remainder is not None:
         unit.amend(remainder=replace(unit.remainder, cause=cause))
     turn.unmark()
-    released, waited_ms = before - len(unit.stash), max(0, turn.now - oldest.stashed_at)
+    _note_release(turn, cause, missing, oldest, before - len(unit.stash), is_rest=is_rest)
+
+
+def _note_release(turn: Turn, cause: Wake, missing: str, oldest: Entry, released: int, *, is_rest: bool = False) -> None:
+    """Note how many envelopes a release released, if any."""
     if released:
-        source_position = str(oldest.envelope.record.origin)
-        turn.releases.append(Release(unit.name, cause, missing, released, waited_ms, source_position, is_rest))
+        waited_ms, source_position = max(0, turn.now - oldest.stashed_at), str(oldest.envelope.record.origin)
+        turn.releases.append(Release(turn.unit.name, cause, missing, released, waited_ms, source_position, is_rest))
+
+
+def _release_to_bound(turn: Turn) -> None:
+    """Where the end of a wait releases, a stash beyond its bound loses only the first ones: the others may still be overtaken.
+
+    The cost is that of what is released, not that of the stash. If the output budget ends it, the next turn looks at the bound
+    again (`keep_bound`).
+    """
+    unit, releases, before = turn.unit, turn.releases, len(turn.unit.stash)
+    is_next = bool(releases) and releases[-1].cause is Wake.BOUND and not releases[-1].is_rest
+    lowest, oldest = unit.lowest, None if is_next else unit.oldest
+    missing = "" if is_next or lowest is None else turn.missing(lowest)
+    while lowest is not None and unit.is_free and is_beyond_bound(turn):
+        turn.released_to = max(turn.released_to, _last_tie(unit, lowest).offset)
+        _force(turn, lowest)
+        lowest = unit.lowest
+    turn.unmark()
+    released = before - len(unit.stash)
+    if oldest is not None:
+        _note_release(turn, Wake.BOUND, missing, oldest, released)
+    elif is_next:
+        releases[-1] = replace(releases[-1], envelopes=releases[-1].envelopes + released)
+
+
+def _last_tie(unit: Unit, entry: Entry) -> Entry:
+    """Return the last of those in the stash that have the lane and the place of this one."""
+    return unit.stash[bisect_right(unit.stash, entry.order[:2], key=lambda each: each.order[:2]) - 1]
 
 
 def _release_in_order(turn: Turn) -> None:
-    """Handle in order, as if it had just come, what has waited its time, and all that is before it. The others wait on."""
-    unit, settings = turn.unit, turn.context.settings
+    """Handle in order, as if it had just come, what has waited its time, and all that is before it. The others wait on.
+
+    A deadline that an order set is that of the oldest, and counts until the oldest was handled.
+    """
+    unit, settings, oldest, ordered = turn.unit, turn.context.settings, turn.unit.oldest, turn.unit.deadline_at
     due = [each for each in unit.stash if not each.stashed_at <= turn.now < deadline_of(each, settings)]
-    unit.amend(deadline_at=None)
+    if oldest is not None and ordered is not None and ordered <= turn.now:
+        due.append(oldest)
     if due:
         release_up_to(turn, max(each.order for each in due))
+    if oldest is None or not unit.has(oldest):
+        unit.amend(deadline_at=None)
 
 
 def release_up_to(turn: Turn, last: tuple[str, int, int]) -> None:
-    """Handle the stash in order, as if it had just come, up to the entry with the order `last`."""
+    """Handle the stash in order, as if it had just come, up to the entry with the order `last` and its ties."""
     unit = turn.unit
-    while unit.is_free and unit.stash and unit.stash[0].order <= last:
+    while unit.is_free and unit.stash and unit.stash[0].order[:2] <= last[:2]:
         if turn.is_spent:
             unit.amend(remainder=Remainder(cause=Wake.DEADLINE))
             return
@@ -111,8 +145,7 @@ def try_again(turn: Turn, *, is_early: bool = False) -> None:
 def unstash_all(turn: Turn) -> None:
     """Handle what has become acceptable while nothing could be handled, and release the stash if it exceeds its bound."""
     turn.unmark()
-    for lane in turn.unit.lanes:
-        turn.unstash(lane)
+    turn.unstash_each()
     keep_bound(turn)
 
 
@@ -152,8 +185,7 @@ def _end_hold_at_bound(turn: Turn) -> None:
     """End the hold, and handle what has become acceptable meanwhile: that is not released, and has no mark of a release."""
     end_hold(turn, OrderResult.HELD_UNTIL_BOUND)
     turn.unmark()
-    for lane in turn.unit.lanes:
-        turn.unstash(lane)
+    turn.unstash_each()
 
 
 def is_beyond_bound(turn: Turn, times: int = 1) -> bool:
@@ -188,8 +220,7 @@ def _set_head_aside(turn: Turn, why: str) -> None:
     head = turn.unit.retry
     assert head is not None, "it waits for a server"
     turn.dead_letter_retry(head, PermanentError(f"{head.dependency} is unavailable, and {why}"))
-    for lane in turn.unit.lanes:
-        turn.unstash(lane)
+    turn.unstash_each(turn.incomplete)
 
 
 def _force(turn: Turn, entry: Entry) -> None:
@@ -202,4 +233,8 @@ def _force(turn: Turn, entry: Entry) -> None:
         turn.incomplete = turn.missing(entry)
         turn.unit.remove(entry)
         turn.attempt(entry.envelope, entry, is_forced=True)
-        turn.unstash(entry.lane, entry.envelope)
+        incomplete, next_lane = turn.incomplete, turn.context.next_lane
+        if next_lane is not None and (next_one := next_lane(entry.envelope)) is not None:
+            turn.unstash(next_one)  # First its own chain: of a cycle, one beside it may wait for an event of the chain.
+            turn.incomplete = incomplete
+        turn.unstash(entry.lane)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -64,34 +64,48 @@ class TurnContext(msgspec.Struct, frozen=True):
         """Return a unit of which nothing is known."""
         return Unit(name, self.strategy.initial(), self.data_handler.empty)
 
-    def release_order(self, unit: Unit) -> list[Entry]:
-        """Return the stash in the order of a release: by place and arrival, but first what waits for nothing that is stashed."""
+    def release_order(self, unit: Unit) -> Iterator[Entry]:
+        """Yield the stash in the order of a release: by place and arrival, but first what waits for nothing that is stashed.
+
+        What is behind a cycle, or in one, is yielded while the unit is free and has it; in place of it, the cycle's first.
+        """
+        entries = sorted(unit.stash, key=place_of)
         if self.next_lane is None:
-            return sorted(unit.stash, key=place_of)
+            yield from entries
+            return
         freed = self._freed_by(unit)
-        return sorted(unit.stash, key=lambda each: (each.lane in freed, *place_of(each)))
+        yield from [each for each in entries if each.lane not in freed]
+        for each in entries:
+            while each.lane in freed and unit.is_free and unit.has(each):
+                yield self.first_before(unit, each)
 
     def find_lowest(self, unit: Unit) -> Entry | None:
         """Return the stashed envelope that a release forces first; None without a stash."""
         if self.next_lane is None:
             return unit.lowest
         freed = self._freed_by(unit)
-        return min(unit.stash, key=lambda each: (each.lane in freed, *place_of(each)), default=None)
+        lowest = min(unit.stash, key=lambda each: (each.lane in freed, *place_of(each)), default=None)
+        return None if lowest is None else _first_of(freed, lowest)
 
     def first_before(self, unit: Unit, entry: Entry) -> Entry:
         """Return the stashed envelope that must be handled first, so that this one, which is stashed, can be."""
         if self.next_lane is None:
             return unit.find_top(entry.lane) or entry
-        freed, seen = self._freed_by(unit), set[str]()
-        while entry.lane in freed and entry.lane not in seen:
-            seen.add(entry.lane)
-            entry = freed[entry.lane]
-        return entry
+        return _first_of(self._freed_by(unit), entry)
 
     def _freed_by(self, unit: Unit) -> dict[str | None, Entry]:
         """Return the stashed envelopes by the lanes that they free."""
         assert self.next_lane is not None, "only of a strategy with next lanes"
         return {self.next_lane(each.envelope): each for each in unit.stash}
+
+
+def _first_of(freed: Mapping[str | None, Entry], entry: Entry) -> Entry:
+    """Return the first of the chain before this entry: what waits for nothing that is stashed, or one of a cycle."""
+    seen = set[str]()
+    while entry.lane in freed and entry.lane not in seen:
+        seen.add(entry.lane)
+        entry = freed[entry.lane]
+    return entry
 
 
 Output = Notification | DeadLetter | OrderOutcome | Fact
@@ -279,11 +293,19 @@ class Turn:
                 freed.append((next_one, self.incomplete))
 
     def unstash_again(self, lane: str) -> None:
-        """Continue `unstash` where it was interrupted in this lane. Where lanes free others, all are looked at."""
+        """Continue `unstash` where it was interrupted in this lane. Where lanes free others, all others are looked at then."""
         incomplete = self.incomplete
-        for each in (lane,) if self.context.next_lane is None else self.unit.lanes:
+        self.unstash(lane)
+        if self.context.next_lane is not None and self.unit.is_free:
+            self.unstash_each(incomplete)
+
+    def unstash_each(self, incomplete: str | None = None) -> None:
+        """Handle what is acceptable in each lane, with this mark, until nothing can be handled any more."""
+        for lane in self.unit.lanes if self.unit.is_free else ():
             self.incomplete = incomplete
-            self.unstash(each)
+            self.unstash(lane)
+            if not self.unit.is_free:
+                break
 
     def attempt(
         self,

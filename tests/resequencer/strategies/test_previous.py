@@ -16,6 +16,7 @@ from resequencer.errors import PermanentError, TransientError
 from resequencer.order import OrderKind, OrderResult
 from resequencer.storage_port import WaitKind
 from resequencer.strategies.previous import REMEMBERED_LINKS, Links
+from resequencer.turn.turn import Turn
 from resequencer.unit import Wake
 
 
@@ -101,6 +102,43 @@ def test_a_cycle_is_forced_by_arrival(envelopes: Envelopes) -> None:
     assert left(unit) == ["2 previous:1", "3 previous:1", "1 previous:1 late", "x previous:x"]
 
 
+@pytest.mark.parametrize("reincarnates", [False, True])
+@pytest.mark.parametrize("budget", [1, 1 << 40])
+def test_what_is_behind_a_cycle_follows_it(envelopes: Envelopes, reincarnates: bool, budget: int) -> None:
+    unit = driven(reincarnates)
+    unit.budget = budget
+    unit.arrive(*(linked(envelopes, *each) for each in (("t", "x"), ("x", "y"), ("y", "x"), ("u", "t"), ("9", "8"))))
+    assert waits_for(unit) == "previous:8"
+    unit.expire()
+    unit.let_out_the_rest()
+    assert sorted(left(unit)) == ["9 previous:8", "t previous:x", "u previous:x", "x previous:x late", "y previous:x"]
+    found = [each.partition(" ")[0] for each in left(unit)]
+    assert found.index("9") < found.index("y") < found.index("x") < found.index("t") < found.index("u")
+
+
+def test_behind_a_cycle_a_skip_gives_up_what_the_cycle_waits_for(envelopes: Envelopes) -> None:
+    unit = driven()
+    unit.arrive(*(linked(envelopes, *each) for each in (("t", "w"), ("w", "x"), ("x", "y"), ("y", "x"))))
+    assert waits_for(unit) == "previous:x"
+    outcome = unit.order(OrderKind.SKIP)
+    assert outcome is not None
+    assert outcome.result is OrderResult.DONE
+    assert waits_for(unit) is None
+    assert sorted(ids(unit)) == ["t", "w", "x", "y"]
+    assert ids(unit).index("w") < ids(unit).index("t")
+    assert ids(unit).index("y") < ids(unit).index("x")
+
+
+def test_while_the_head_fails_no_other_lane_is_asked(envelopes: Envelopes, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit, fails = driven(), linked(envelopes, "0")
+    unit.handler.fail(fails, TransientError("away"), TransientError("away"))
+    unit.arrive(fails, *(linked(envelopes, f"b{number}", f"a{number}") for number in range(9)))
+    asked: list[str] = []
+    monkeypatch.setattr(Turn, "unstash", lambda self, lane, after=None: asked.append(lane))
+    unit.wake(Wake.RETRY, after_ms=60_000)
+    assert set(asked) <= {""}
+
+
 def test_what_comes_for_a_link_that_was_given_up_is_late_and_still_behind_what_it_names(envelopes: Envelopes) -> None:
     unit = driven()
     unit.arrive(linked(envelopes, "4", "3"))
@@ -181,7 +219,19 @@ def test_the_last_256_links_are_remembered_and_no_more(envelopes: Envelopes) -> 
     unit.arrive(linked(envelopes, "fork", "2"))
     assert ids(unit)[-1] == "fork", "2 is the oldest of the 256"
     unit.arrive(linked(envelopes, "another", "2"))
-    assert waits_for(unit) == "previous:2", "the fork took its place"
+    assert ids(unit)[-1] == "another", "it was named by the fork"
+    unit.arrive(linked(envelopes, "last", "3"))
+    assert waits_for(unit) == "previous:3", "the fork took its place"
+
+
+@pytest.mark.parametrize("reincarnates", [False, True])
+def test_one_that_is_named_by_many_is_remembered_as_long_as_they_come(envelopes: Envelopes, reincarnates: bool) -> None:
+    followers = [linked(envelopes, f"f{number}", "root") for number in range(2 * REMEMBERED_LINKS)]
+    for arrival in ([linked(envelopes, "root"), *followers], [*followers, linked(envelopes, "root")]):
+        unit = driven(reincarnates)
+        unit.arrive(*arrival)
+        assert left(unit) == ["root", *(each.event_id for each in followers)]
+        assert waits_for(unit) is None
 
 
 def test_an_id_is_not_found_across_the_bounds_of_two_others() -> None:

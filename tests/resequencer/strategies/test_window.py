@@ -99,6 +99,19 @@ def test_equal_times_leave_in_order_of_arrival(envelopes: Envelopes) -> None:
     assert unit.sequences == [2, 4, 1, 3]
 
 
+def test_ties_leave_together_though_the_later_one_has_not_waited_its_time(envelopes: Envelopes) -> None:
+    unit = window(OrderBy.TIME)
+    first, second, third = (at_time(envelopes(number), unit.now) for number in (1, 2, 3))
+    unit.arrive(first)
+    unit.now += 1_500
+    unit.arrive(second)
+    unit.wake(Wake.DEADLINE, after_ms=500)
+    unit.now += 100
+    unit.arrive(third)
+    assert unit.sequences == [1, 2, 3]
+    assert not any(marks.late or marks.incomplete for marks in unit.marks)
+
+
 def test_a_time_far_ahead_counts_as_the_arrival_and_later_ones_are_not_late(envelopes: Envelopes) -> None:
     unit = window(OrderBy.TIME)
     unit.arrive(at_time(envelopes(1), unit.now + 86_400_000))
@@ -153,6 +166,31 @@ def test_at_a_bound_the_first_leave_marked_and_the_others_wait_their_time(
     unit.let_out_the_rest()
     assert unit.sequences == [6, 7, 8, 9, 10]
     assert [marks.incomplete for marks in unit.marks[2:]] == [None] * 3
+
+
+@pytest.mark.parametrize("reincarnates", [False, True])
+def test_a_bound_that_the_output_budget_cuts_off_releases_no_more_than_is_beyond_it(
+    envelopes: Envelopes, reincarnates: bool
+) -> None:
+    unit = window()
+    unit.reincarnates, unit.budget = reincarnates, 1
+    unit.arrive(*(envelopes(number) for number in (7, 8, 9, 6, 6)))
+    unit.settings = replace(unit.settings, stash_limit=3)
+    unit.arrive(envelopes(10))
+    unit.let_out_the_rest()
+    assert unit.sequences == [6, 6, 7]
+    assert [marks.incomplete for marks in unit.marks] == ["window"] * 3
+    unit.expire()
+    unit.let_out_the_rest()
+    assert unit.sequences == [6, 6, 7, 8, 9, 10]
+
+
+def test_a_turn_at_its_bound_reports_one_release(envelopes: Envelopes) -> None:
+    unit = window(stash_limit=100)
+    unit.arrive(*(envelopes(number) for number in range(1, 101)))
+    turn = unit.arrive_together(*(envelopes(number) for number in range(101, 151)))
+    assert unit.sequences == list(range(1, 51))
+    assert [(each.cause, each.missing, each.envelopes) for each in turn.releases] == [(Wake.BOUND, "window", 50)]
 
 
 def test_at_the_bound_of_the_worker_all_leave_in_order(envelopes: Envelopes) -> None:
@@ -229,6 +267,40 @@ def test_an_order_may_release_all_and_extend_the_wait_and_skips_nothing(envelope
     assert outcome.result is OrderResult.DONE
     assert unit.sequences == [4, 5, 9, 11, 12]
     assert [marks.ordered for marks in unit.marks[-2:]] == [True, True]
+
+
+@pytest.mark.parametrize("reincarnates", [False, True])
+@pytest.mark.parametrize("budget", [1, 1 << 40])
+def test_an_order_may_set_a_deadline_before_the_end_of_the_window(envelopes: Envelopes, reincarnates: bool, budget: int) -> None:
+    unit = window()
+    unit.reincarnates, unit.budget = reincarnates, budget
+    unit.arrive(envelopes(5), envelopes(4))
+    unit.now += 100
+    unit.arrive(envelopes(9))
+    unit.order(OrderKind.EXTEND, until=unit.now + 400)
+    unit.expire()
+    unit.let_out_the_rest()
+    assert unit.sequences == [4, 5]
+    assert unit.last is not None
+    assert unit.last.waits is not None
+    assert unit.last.waits.wakes_at == unit.now + WINDOW_MS - 400, "the window of the next one is its own"
+    unit.expire()
+    assert unit.sequences == [4, 5, 9]
+    assert not any(marks.late or marks.incomplete for marks in unit.marks)
+
+
+def test_a_deadline_that_an_order_set_counts_though_a_retry_delays_it(envelopes: Envelopes) -> None:
+    unit, fails = window(), envelopes(4)
+    unit.reincarnates = True
+    unit.handler.fail(fails, TransientError("away"))
+    unit.arrive(envelopes(5), fails)
+    unit.order(OrderKind.EXTEND, until=unit.now + 1)
+    unit.expire()
+    assert unit.last is not None
+    assert unit.last.waits is not None
+    unit.wake(Wake.RETRY, after_ms=unit.last.waits.wakes_at - unit.now)
+    unit.wake(Wake.DEADLINE)
+    assert unit.sequences == [4, 5]
 
 
 def test_a_release_does_not_keep_an_extended_deadline_for_what_waits_on(envelopes: Envelopes) -> None:

@@ -4,18 +4,20 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from harness.driving import PAIN_001, Driven, Envelopes, Recorder
+from harness.driving import PAIN_001, Driven, Envelopes, Recorder, drive
 from harness.faltering import Mistakes, Place, faltering
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import force_setattr
 
 from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
 from resequencer.notification import Notification
 from resequencer.settings import ResequencerSettings
+from resequencer.strategies.window import OrderBy
 from resequencer.turn.decide import take_turn
-from resequencer.turn.poison import take_careful_turn
+from resequencer.turn.poison import guarded, take_careful_turn
 from resequencer.turn.turn import Turn
 from resequencer.unit import Entry, Wake
 
@@ -130,6 +132,13 @@ def test_whatever_step_of_ours_fails_each_poisonous_envelope_is_set_aside_once_a
     poison = {offsets[number] for number in places}
     assert sorted(left(unit)) == sorted(("dead" if at in poison else "told", at) for at in offsets.values())
     assert unit.stored is None or unit.stored.stash == ()
+
+
+def test_a_guarded_context_does_not_ask_for_the_arrival_if_it_was_switched_off() -> None:
+    context = drive("WINDOW", order_by=OrderBy.TIME).context
+    assert guarded(context).arrived is not None
+    force_setattr(context, "arrived", None)
+    assert guarded(context).arrived is None
 
 
 def test_the_unit_before_is_not_changed_so_the_same_turn_leads_to_the_same() -> None:
