@@ -196,12 +196,13 @@ class _Found:
         return int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_INSTANT else read_instant(text)
 
     def _find(self, field: str) -> bytes | msgspec.Raw | None:
+        """Return what is at the place of a field, None if nothing is. An empty header is nothing: it may have been null."""
         place = self._places.get(field)
         if place is None:
             return None
         if place.part == "header":
             values = [value for name, value in self._record.headers if name == place.name]
-            return values[-1] if values else None
+            return values[-1] or None if values else None
         if place.path:
             return (self._key if place.part == "key" else self._value)(place.path)
         return self._record.key

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from notification_service.events.format import DecodingSettings
 from notification_service.events.mapped import MappedDecoder, Mapping, Place
@@ -101,6 +102,21 @@ def test_a_sequence_may_be_a_number_or_a_text_of_digits(given: Any, number: int 
     of_header = {"value": {}, "headers": (("n", given),), "sequence": "header:n"}
     how = of_header if isinstance(given, bytes) else {"value": {"n": given}, "sequence": "value:n"}
     assert event_in(how.pop("value"), needs_sequence=False, **how).sequence == number
+
+
+@pytest.mark.parametrize("field", ["sequence", "flow", "type", "time", "previous"])
+def test_a_header_that_was_null_and_is_empty_now_is_absent(field: str) -> None:
+    mapping = {field: "header:it", "id": "digest", "needs_sequence": False}
+    empty = event_in({}, headers=(("it", b""),), **mapping)
+    assert empty == replace(event_in({}, **mapping), record=empty.record)
+    assert refused({}, sequence="header:it", headers=(("it", b"3"), ("it", b"")))[0] is DeadLetterReason.NO_SEQUENCE
+
+
+@pytest.mark.parametrize(("field", "reason"), [("unit", DeadLetterReason.NO_UNIT_OF_WORK), ("id", DeadLetterReason.INVALID_ID)])
+def test_an_empty_header_in_which_an_event_needs_something_is_named_as_missing(field: str, reason: DeadLetterReason) -> None:
+    mapping = {field: "header:it", "needs_sequence": False}
+    found, error = refused({}, headers=(("it", b""),), **mapping)
+    assert (found, error.partition(";")[0]) == (reason, f"{field} (header:it) is missing")
 
 
 def test_without_a_needed_sequence_a_record_is_refused() -> None:
