@@ -12,6 +12,7 @@ from array import array
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from itertools import accumulate
+from math import floor
 from typing import ClassVar, Generic, TypeVar
 
 import msgspec
@@ -100,6 +101,9 @@ FLOW = "events"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _read_datetime = msgspec.json.Decoder(datetime).decode
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_INSTANT, _LAST_INSTANT = -62_135_596_800_000, 253_402_300_799_999
+_SECONDS = slice(16, 19)
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _read_number = msgspec.json.Decoder(int | float).decode
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -255,12 +259,27 @@ def checked_text(field: str, text: str) -> str:
 
 
 def read_instant(text: str) -> Instant | None:
-    """Return the instant in a text of RFC 3339, None if it is none. Fractions of a millisecond are cut off."""
+    """Return the instant in a text of RFC 3339, None if it is none. Fractions of a millisecond are cut off.
+
+    A leap second is read as the second before it, because no instant of ours counts it.
+    """
+    if text[_SECONDS] == ":60":
+        text = f"{text[: _SECONDS.start]}:59{text[_SECONDS.stop :]}"
     try:
         found = _read_datetime(msgspec.json.encode(text))
     except msgspec.DecodeError:
         return None
-    return None if found.tzinfo is None else (found - _EPOCH) // timedelta(milliseconds=1)
+    return None if found.tzinfo is None else _as_instant((found - _EPOCH) // timedelta(milliseconds=1))
+
+
+def read_milliseconds(text: str) -> Instant | None:
+    """Return the instant in a number of milliseconds since 1970, in any notation of numbers; None if it is none."""
+    return _as_instant(float(text)) if _NUMBER.fullmatch(text) else None
+
+
+def _as_instant(number: float) -> Instant | None:
+    """Return the whole milliseconds, None outside the years 1 to 9999: no text could be made of such an instant."""
+    return floor(number) if _FIRST_INSTANT <= number <= _LAST_INSTANT else None
 
 
 def _find_integer(raw: bytes, lowest: int) -> int | None:

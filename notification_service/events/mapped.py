@@ -23,6 +23,7 @@ from notification_service.events.format import (
     find_encoding_flaw,
     find_reading_flaw,
     read_instant,
+    read_milliseconds,
 )
 from notification_service.events.identifiers import hash_id, shown
 from resequencer.clock import Instant
@@ -187,13 +188,17 @@ class _Found:
 
     def instant(self, field: str) -> Instant | None:
         """Return a field as an instant: RFC 3339, or milliseconds since 1970; None for anything else."""
-        if self._find(field) is None:
+        raw = self._find(field)
+        if raw is None:
             return None
+        if isinstance(raw, msgspec.Raw) and (literal := bytes(raw))[:1] != b'"':
+            return read_milliseconds(literal.decode())
         try:
             text = self.text(field) or ""
         except Refused:
             return None
-        return int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_INSTANT else read_instant(text)
+        instant = read_milliseconds(text)
+        return read_instant(text) if instant is None else instant
 
     def _find(self, field: str) -> bytes | msgspec.Raw | None:
         """Return what is at the place of a field, None if nothing is. An empty header is nothing: it may have been null."""
@@ -223,7 +228,6 @@ class _Found:
         return text
 
 
-_LONGEST_INSTANT = 16
 _Find = Callable[[tuple[str, ...]], msgspec.Raw | None]
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from notification_service.events.cloudevents import CloudEvent, CloudEventDecoder
 from notification_service.events.format import DecodingSettings
+from resequencer.clock import instant_text
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.event import Refusal
 from resequencer.notification import short_digest
@@ -209,10 +210,18 @@ def test_an_event_that_came_twice_has_the_same_digest_and_other_content_another(
         ("2026-04-05T17:31:00.1239+02:00", 1_775_403_060_123),
         ("2026-04-05T17:31:00", None),
         ("yesterday", None),
+        ("2026-12-31T23:59:60Z", 1_798_761_599_000),
+        ("2027-01-01T01:59:60.25+02:00", 1_798_761_599_250),
+        ("2026-12-31T23:59:61Z", None),
+        ("0001-01-01T00:00:00Z", -62_135_596_800_000),
+        ("0001-01-01T00:00:00+01:00", None),
+        ("9999-12-31T23:59:59.999Z", 253_402_300_799_999),
+        ("9999-12-31T23:59:59-01:00", None),
     ],
 )
 def test_the_time_is_one_of_rfc_3339_or_none(time: str, instant: int | None) -> None:
     assert event_in(binary(time=time)).time == instant
+    assert instant is None or instant_text(instant)
 
 
 @pytest.mark.parametrize("time", [None, "yesterday", "2026-04-05T17:31:00"])

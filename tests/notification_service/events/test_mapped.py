@@ -142,10 +142,34 @@ def test_ids_by_position_are_never_equal_and_those_by_digest_are_if_the_contents
 
 @pytest.mark.parametrize(
     ("given", "instant"),
-    [(1_775_410_260_000, 1_775_410_260_000), ("1775410260000", 1_775_410_260_000), ("now", None), (True, None)],
+    [
+        (1_775_410_260_000, 1_775_410_260_000),
+        ("1775410260000", 1_775_410_260_000),
+        (1_775_410_260_000.75, 1_775_410_260_000),
+        ("1775410260000.75", 1_775_410_260_000),
+        (b"1.7e12", 1_700_000_000_000),
+        ("1.7E+12", 1_700_000_000_000),
+        (-1, -1),
+        (-1.5, -2),
+        ("-62135596800000", -62_135_596_800_000),
+        (-62_135_596_800_001, None),
+        (253_402_300_799_999, 253_402_300_799_999),
+        (253_402_300_800_000, None),
+        (b"1e400", None),
+        (b"-1e400", None),
+        ("9" * 5_000, None),
+        ("1_0", None),
+        ("٣", None),
+        ("inf", None),
+        ("2026-04-05T19:31:00+02:00", 1_775_410_260_000),
+        ("now", None),
+        (True, None),
+    ],
 )
-def test_a_time_may_be_milliseconds_since_1970(given: Any, instant: int | None) -> None:
-    assert event_in({"t": given}, time="value:t", needs_sequence=False).time == instant
+def test_a_time_may_be_rfc_3339_or_milliseconds_since_1970(given: Any, instant: int | None) -> None:
+    value = b'{"t": %b}' % given if isinstance(given, bytes) else {"t": given}
+    time = event_in(value, time="value:t", needs_sequence=False).time
+    assert (time, type(time)) == (instant, type(instant))
 
 
 @pytest.mark.parametrize("given", [None, "soon", True, [1]])
