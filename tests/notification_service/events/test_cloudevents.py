@@ -65,6 +65,29 @@ def test_binary_mode_has_the_attributes_in_headers_by_each_bindings_names(prefix
     assert event.attributes["id"] == "A234-1234-1234"
 
 
+@pytest.mark.parametrize("prefix", ["Ce-", "CE-"])
+def test_names_of_headers_of_http_have_no_case(prefix: str) -> None:
+    record = binary(prefix)
+    mixed = replace(record, headers=tuple((f"{name[:3]}{name[3:].title()}", value) for name, value in record.headers))
+    for each in (record, mixed):
+        assert event_in(each).attributes == event_in(binary("ce-")).attributes
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [("B%C3%BCcher%20100%25", "Bücher 100%"), ('"a \\"b\\" %41"', 'a "b" A'), ("100%", "100%"), ('"', '"'), ("%2541", "%41")],
+)
+def test_values_of_headers_of_http_are_unescaped_once_and_others_are_not(sent: str, read: str) -> None:
+    assert event_in(binary("ce-", subject=sent)).unit == read
+    assert event_in(binary("ce_", subject=sent)).unit == sent
+
+
+def test_a_header_of_http_that_is_not_utf_8_when_unescaped_is_named() -> None:
+    reason, error = refused(binary("ce-", subject="%FF"))
+    assert reason is DeadLetterReason.UNDECODABLE
+    assert "'ce-subject' is not UTF-8" in error
+
+
 @pytest.mark.parametrize("content_type", [JSON, "Application/CloudEvents+JSON; charset=UTF-8", None])
 def test_structured_mode_has_all_in_the_value(content_type: str | None) -> None:
     event, same = event_in(structured(content_type=content_type, datacontenttype="application/json")), event_in(binary())
