@@ -67,6 +67,16 @@ def test_a_strategy_of_ones_own_is_refused_if_the_mapping_lacks_what_it_orders_b
     refuse_unusable(loaded(f'{mapped}\n{M}.{field} = "header:it"'))
 
 
+def test_a_strategy_of_ones_own_that_orders_by_times_is_refused_with_data_envelopes(loaded, tmp_path, monkeypatch):
+    (tmp_path / "orders.py").write_text(ORDERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = f'{R}.strategy = "orders:Numbers"\n{R}.order-by = '
+    with pytest.raises(Exception, match=f"{R}.strategy: orders:Numbers orders by times, which data envelopes do not bring"):
+        refuse_unusable(loaded(f"{own}time"))
+    refuse_unusable(loaded(f"{own}sequence"))
+    refuse_unusable(loaded(f"{CLOUDEVENTS}{own}time"))
+
+
 @pytest.mark.parametrize(
     "text",
     [
