@@ -22,8 +22,9 @@ from notification_service.events.format import (
     find_encoding_flaw,
     find_reading_flaw,
     read_instant,
+    short_id,
 )
-from notification_service.events.identifiers import MAX_LENGTH, hash_id, shown
+from notification_service.events.identifiers import hash_id, shown
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.event import Event
 from resequencer.notification import short_digest
@@ -76,7 +77,7 @@ class CloudEventDecoder(RecordDecoder[CloudEvent]):
             attributes, data = _read_structured(record.value)
         _check(attributes)
         source, kind = attributes["source"], attributes["type"]
-        flow = _short(checked_text("source", source))
+        flow = short_id(checked_text("source", source))
         sequence = self._sequence(_number(attributes.get("sequence")))
         time = self._time(read_instant(attributes["time"]) if "time" in attributes else None, "time")
         parts = (checked_id("type", kind),)
@@ -200,11 +201,6 @@ def _unit(attributes: dict[str, str]) -> str:
 def _event_id(source: str, identifier: str) -> str:
     """Return the id of the event that this source gave this id."""
     return short_digest(f"{source}\0{identifier}".encode())
-
-
-def _short(source: str) -> str:
-    """Return the source as the id of a flow: a long one by its digest."""
-    return source if len(source) <= MAX_LENGTH else short_digest(source.encode())
 
 
 def _number(text: str | None) -> bytes:

@@ -23,6 +23,7 @@ from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import our_mistake
 from resequencer.event import Event, Refusal
+from resequencer.notification import short_digest
 from resequencer.record import NO_VALUE, Record
 
 MAX_DEPTH = 128
@@ -256,6 +257,16 @@ def checked_text(field: str, text: str) -> str:
     for at in range(MAX_LENGTH, len(text), MAX_LENGTH):
         checked_id(field, text[at : at + MAX_LENGTH])
     return text
+
+
+def id_without_one(flow: str, sequence: int | None, digest: bytes) -> str:
+    """Return the id of an event to which its producer gives none: `flow#sequence`, without a sequence `flow#digest`."""
+    return short_id(f"{flow}#{digest.hex() if sequence is None else sequence}")
+
+
+def short_id(text: str) -> str:
+    """Return a text as an id: one that is too long by its digest."""
+    return text if len(text) <= MAX_LENGTH else short_digest(text.encode())
 
 
 def read_instant(text: str) -> Instant | None:

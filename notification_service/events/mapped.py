@@ -22,6 +22,7 @@ from notification_service.events.format import (
     contents_digest,
     find_encoding_flaw,
     find_reading_flaw,
+    id_without_one,
     read_instant,
     read_milliseconds,
 )
@@ -137,7 +138,7 @@ class MappedDecoder(RecordDecoder[Event]):
                 error = f"id ({self._places['id'].text}) is missing; set it, or correct the mapping"
                 raise Refused(DeadLetterReason.INVALID_ID, error)
             return identifier
-        return digest.hex() if self._id == DIGEST else f"{flow}#{digest.hex() if sequence is None else sequence}"
+        return digest.hex() if self._id == DIGEST else id_without_one(flow, sequence, digest)
 
 
 class _Found:

@@ -10,6 +10,7 @@ from notification_service.events.format import DecodingSettings
 from notification_service.events.mapped import MappedDecoder, Mapping, Place
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.event import Event, Refusal
+from resequencer.notification import short_digest
 from resequencer.record import Headers, Origin, Partition, Record
 
 ORIGIN = Origin(Partition("events", 2), 41)
@@ -138,6 +139,15 @@ def test_ids_by_position_are_never_equal_and_those_by_digest_are_if_the_contents
         DeadLetterReason.INVALID_ID,
         "id (header:event-id) is missing; set it, or correct the mapping",
     )
+
+
+@pytest.mark.parametrize("sequence", [7, None])
+def test_an_id_of_a_long_flow_and_a_number_or_digest_is_their_digest(sequence: int | None) -> None:
+    flow = "f" * 255
+    event = event_in({"f": flow, "n": sequence}, flow="value:f", sequence="value:n", needs_sequence=False)
+    number = event.digest.hex() if sequence is None else sequence
+    assert (event.flow, event.event_id) == (flow, short_digest(f"{flow}#{number}".encode()))
+    assert len(event_in({"f": flow[1:], "n": 7}, flow="value:f", sequence="value:n").event_id) == 256
 
 
 @pytest.mark.parametrize(
