@@ -32,7 +32,7 @@ _TRANSPORT = path_of(Notifications, "transport")
 _STRATEGY = path_of(Resequencers, "strategy")
 _ORDER_BY = path_of(Resequencers, "order_by")
 _FORMAT = path_of(EventsSettings, "format")
-_UNIT = path_of(Mapping, "unit")
+_UNIT, _ID, _PREVIOUS = path_of(Mapping, "unit"), path_of(Mapping, "id"), path_of(Mapping, "previous")
 _HANDLER = path_of(Notifications, "handler")
 _HAS_BRIDGE = path_of(BridgeSettings, "is_enabled")
 _PROCESSING = path_of(Resequencers, "processing_timeout_ms")
@@ -168,15 +168,21 @@ _EVENTS_CONSTRAINTS = (
     _is_mapped(
         _STRATEGY, path_of(Mapping, "type"), lambda values: values[_STRATEGY] == "COMPLETE", "waits for parts, and none is mapped"
     ),
-    _is_mapped(_STRATEGY, path_of(Mapping, "previous"), _orders_by_links, "orders by the event before each, and none is mapped"),
+    _is_mapped(_STRATEGY, _PREVIOUS, _orders_by_links, "orders by the event before each, and none is mapped"),
     Constraint(
-        (path_of(Mapping, "id"), _STRATEGY, _FORMAT),
+        (_ID, _STRATEGY, _FORMAT),
+        lambda values: values[_FORMAT] != MAPPED or not _orders_by_links(values) or values[_ID] not in (None, POSITION, DIGEST),
+        "gives no id that another event could name, as strategy = PREVIOUS needs: give the place of the id",
+    ),
+    Constraint(
+        (_PREVIOUS, _ID, _STRATEGY, _FORMAT),
         lambda values: (
             values[_FORMAT] != MAPPED
             or not _orders_by_links(values)
-            or values[path_of(Mapping, "id")] not in (None, POSITION, DIGEST)
+            or values[_PREVIOUS] is None
+            or values[_PREVIOUS] != values[_ID]
         ),
-        "gives no id that another event could name, as strategy = PREVIOUS needs: give the place of the id",
+        f"is the place of {_ID} too, so each event would name itself as the one before it: give another place",
     ),
     Constraint(
         (_STRATEGY, _FORMAT),
@@ -194,12 +200,8 @@ _EVENTS_CONSTRAINTS = (
         "is empty, but strategy = COMPLETE waits for the parts that this key names: give at least one",
     ),
     Constraint(
-        (path_of(Mapping, "id"), path_of(Mapping, "sequence"), _FORMAT),
-        lambda values: (
-            values[_FORMAT] != MAPPED
-            or values[path_of(Mapping, "id")] is not None
-            or values[path_of(Mapping, "sequence")] is not None
-        ),
+        (_ID, path_of(Mapping, "sequence"), _FORMAT),
+        lambda values: values[_FORMAT] != MAPPED or values[_ID] is not None or values[path_of(Mapping, "sequence")] is not None,
         "is null, and no sequence is mapped, so nothing identifies an event: give its place, or position (no record is a "
         "duplicate) or digest (equal contents are one event)",
     ),

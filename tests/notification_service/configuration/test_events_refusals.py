@@ -48,6 +48,7 @@ FACTS = f"{P}.aggregation.enabled"
         (f'{M}.unit = "value:"', f"{M}.unit", "key, header:NAME, key:PATH or value:PATH"),
         (f'{M}.unit = "value:a..b"', f"{M}.unit", "key, header:NAME, key:PATH or value:PATH"),
         (f'{M}.previous = "headers:x"', f"{M}.previous", "key, header:NAME, key:PATH or value:PATH"),
+        (f"{R}.strategy = PREVIOUS\n{M} {{ id = key, previous = key }}", f"{M}.previous", f"is the place of {M}.id too"),
         (f"{I}.events.format = protobuf", f"{I}.events.format", "ipf, cloudevents, mapped"),
         (f'{I}.events.replaces = "two words"', f"{I}.events.replaces", "the name of a format"),
     ],
