@@ -41,6 +41,7 @@ _ATTEMPTS = path_of(Resequencers, "max_attempts")
 _BACKOFF = path_of(Resequencers, "backoff_factor")
 _IDLE = path_of(Resequencers, "idle_timeout_ms")
 _STASH = path_of(Resequencers, "stash_timeout_ms")
+_WINDOW = path_of(Resequencers, "reorder_window_ms")
 _AT_LEAST = path_of(LearnedTimeout, "at_least_ms")
 _AT_MOST = path_of(LearnedTimeout, "at_most_ms")
 _ACKNOWLEDGE = path_of(Resequencers, "acknowledge")
@@ -83,7 +84,9 @@ POLL_INTERVAL = f"{CONSUMER_CLIENTS}.max.poll.interval.ms"
 
 
 def deadline_ms(values: Values) -> int:
-    """Return how long a stashed envelope waits at most: `stash-timeout`, or the sum of the delays of all attempts."""
+    """Return how long a stashed envelope waits at most: `stash-timeout`, or the sum of all delays; with WINDOW its window."""
+    if values[_STRATEGY] == "WINDOW":
+        return int(values[_WINDOW])
     settings = ResequencerSettings(
         processing_timeout_ms=values[_PROCESSING],
         max_attempts=values[_ATTEMPTS],
@@ -328,7 +331,7 @@ CONSTRAINTS = (
         f"and {_TLS_KEY} belong together: set both, or neither",
     ),
     Constraint(
-        (_ATTEMPTS, _PROCESSING, _BACKOFF, _STASH, _AT_LEAST, _AT_MOST),
+        (_ATTEMPTS, _PROCESSING, _BACKOFF, _STASH, _AT_LEAST, _AT_MOST, _STRATEGY, _WINDOW),
         lambda values: deadline_ms(values) <= MAX_DEADLINE_MS,
         f"makes, with {_PROCESSING} and {_BACKOFF}, a deadline of more than 30d: lower one of them or set {_STASH}",
     ),
