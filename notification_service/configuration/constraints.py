@@ -41,6 +41,7 @@ _ATTEMPTS = path_of(Resequencers, "max_attempts")
 _BACKOFF = path_of(Resequencers, "backoff_factor")
 _IDLE = path_of(Resequencers, "idle_timeout_ms")
 _STASH = path_of(Resequencers, "stash_timeout_ms")
+_PARTS = path_of(Resequencers, "required_parts")
 _WINDOW = path_of(Resequencers, "reorder_window_ms")
 _AT_LEAST = path_of(LearnedTimeout, "at_least_ms")
 _AT_MOST = path_of(LearnedTimeout, "at_most_ms")
@@ -198,9 +199,14 @@ _EVENTS_CONSTRAINTS = (
         "is time, which data envelopes do not bring: set order-by = sequence",
     ),
     Constraint(
-        (path_of(Resequencers, "required_parts"), _STRATEGY),
-        lambda values: values[_STRATEGY] != "COMPLETE" or bool(values[path_of(Resequencers, "required_parts")]),
+        (_PARTS, _STRATEGY),
+        lambda values: values[_STRATEGY] != "COMPLETE" or bool(values[_PARTS]),
         "is empty, but strategy = COMPLETE waits for the parts that this key names: give at least one",
+    ),
+    Constraint(
+        (_PARTS, _STRATEGY),
+        lambda values: values[_STRATEGY] != "COMPLETE" or not any("," in part for part in values[_PARTS]),
+        "has a name with a comma, which separates the names of missing parts in the mark incomplete: give names without commas",
     ),
     Constraint(
         (_ID, path_of(Mapping, "sequence"), _FORMAT),

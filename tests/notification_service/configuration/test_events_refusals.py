@@ -44,6 +44,11 @@ FACTS = f"{P}.aggregation.enabled"
         (f"{I}.events.format = ipf\n{R}.strategy = WINDOW", f"{R}.order-by", "is time, which data envelopes do not bring"),
         (f"{R} {{ strategy = COMPLETE, required-parts = [a] }}", f"{R}.strategy", "waits for parts, and none is mapped: give"),
         (f"{R}.strategy = COMPLETE\n{M}.type = key", f"{R}.required-parts", "is empty, but strategy = COMPLETE waits"),
+        (
+            f'{R} {{ strategy = COMPLETE, required-parts = ["a,b"] }}\n{M}.type = key',
+            f"{R}.required-parts",
+            "a name with a comma",
+        ),
         (f"{M}.sequence = null\n{R}.strategy = STRICT_SEQUENCE", f"{M}.id", "so nothing identifies an event: give its place"),
         (f'{M}.unit = "value:"', f"{M}.unit", "key, header:NAME, key:PATH or value:PATH"),
         (f'{M}.unit = "value:a..b"', f"{M}.unit", "key, header:NAME, key:PATH or value:PATH"),
