@@ -280,15 +280,15 @@ def read_instant(text: str) -> Instant | None:
         found = _read_datetime(msgspec.json.encode(text))
     except msgspec.DecodeError:
         return None
-    return None if found.tzinfo is None else _as_instant((found - _EPOCH) // timedelta(milliseconds=1))
+    return None if found.tzinfo is None else as_instant((found - _EPOCH) // timedelta(milliseconds=1))
 
 
 def read_milliseconds(text: str) -> Instant | None:
     """Return the instant in a number of milliseconds since 1970, in any notation of numbers; None if it is none."""
-    return _as_instant(float(text)) if _NUMBER.fullmatch(text) else None
+    return as_instant(float(text)) if _NUMBER.fullmatch(text) else None
 
 
-def _as_instant(number: float) -> Instant | None:
+def as_instant(number: float) -> Instant | None:
     """Return the whole milliseconds, None outside the years 1 to 9999: no text could be made of such an instant."""
     return floor(number) if _FIRST_INSTANT <= number <= _LAST_INSTANT else None
 

@@ -11,6 +11,7 @@ from notification_service.events.format import (
     DecodingSettings,
     RecordDecoder,
     Refused,
+    as_instant,
     checked_id,
     contents_digest,
     id_without_one,
@@ -149,6 +150,8 @@ class ForeignFormat(RecordDecoder[Event]):
         for name in ("sequence", "time"):
             if (number := getattr(found, name)) is not None and abs(number) >= _NUMBERS:
                 raise PermanentError(f"{self._who} gave a {name} of {number.bit_length()} bits; give at most 63")
+        if found.time is not None and as_instant(found.time) is None:
+            raise PermanentError(f"{self._who} gave a time outside the years 1 to 9999; give milliseconds since 1970")
         self._time(found.time, "time")
         sequence = self._sequence(b"null" if found.sequence is None else msgspec.json.encode(found.sequence))
         return found if sequence == found.sequence else msgspec.structs.replace(found, sequence=sequence)

@@ -127,6 +127,7 @@ def test_a_refusal_keeps_its_reason() -> None:
         (changed(sequence=True), "undecodable", "gave sequence as bool"),
         (changed(sequence=3.0), "undecodable", "gave sequence as float"),
         (changed(time=10**5_000), "undecodable", "gave a time of 16610 bits"),
+        (changed(time=253_402_300_800_000), "undecodable", "gave a time outside the years 1 to 9999"),
     ],
 )
 def test_an_answer_that_cannot_be_used_is_refused_and_the_error_says_why(decode: Decode, reason: str, said: str) -> None:
