@@ -32,7 +32,7 @@ _TRANSPORT = path_of(Notifications, "transport")
 _STRATEGY = path_of(Resequencers, "strategy")
 _ORDER_BY = path_of(Resequencers, "order_by")
 _FORMAT = path_of(EventsSettings, "format")
-_UNIT = path_of(Mapping, "unit")
+_UNIT, _ID, _PREVIOUS = path_of(Mapping, "unit"), path_of(Mapping, "id"), path_of(Mapping, "previous")
 _HANDLER = path_of(Notifications, "handler")
 _HAS_BRIDGE = path_of(BridgeSettings, "is_enabled")
 _PROCESSING = path_of(Resequencers, "processing_timeout_ms")
@@ -41,6 +41,8 @@ _ATTEMPTS = path_of(Resequencers, "max_attempts")
 _BACKOFF = path_of(Resequencers, "backoff_factor")
 _IDLE = path_of(Resequencers, "idle_timeout_ms")
 _STASH = path_of(Resequencers, "stash_timeout_ms")
+_PARTS = path_of(Resequencers, "required_parts")
+_WINDOW = path_of(Resequencers, "reorder_window_ms")
 _AT_LEAST = path_of(LearnedTimeout, "at_least_ms")
 _AT_MOST = path_of(LearnedTimeout, "at_most_ms")
 _ACKNOWLEDGE = path_of(Resequencers, "acknowledge")
@@ -83,7 +85,9 @@ POLL_INTERVAL = f"{CONSUMER_CLIENTS}.max.poll.interval.ms"
 
 
 def deadline_ms(values: Values) -> int:
-    """Return how long a stashed envelope waits at most: `stash-timeout`, or the sum of the delays of all attempts."""
+    """Return how long a stashed envelope waits at most: `stash-timeout`, or the sum of all delays; with WINDOW its window."""
+    if values[_STRATEGY] == "WINDOW":
+        return int(values[_WINDOW])
     settings = ResequencerSettings(
         processing_timeout_ms=values[_PROCESSING],
         max_attempts=values[_ATTEMPTS],
@@ -168,15 +172,21 @@ _EVENTS_CONSTRAINTS = (
     _is_mapped(
         _STRATEGY, path_of(Mapping, "type"), lambda values: values[_STRATEGY] == "COMPLETE", "waits for parts, and none is mapped"
     ),
-    _is_mapped(_STRATEGY, path_of(Mapping, "previous"), _orders_by_links, "orders by the event before each, and none is mapped"),
+    _is_mapped(_STRATEGY, _PREVIOUS, _orders_by_links, "orders by the event before each, and none is mapped"),
     Constraint(
-        (path_of(Mapping, "id"), _STRATEGY, _FORMAT),
+        (_ID, _STRATEGY, _FORMAT),
+        lambda values: values[_FORMAT] != MAPPED or not _orders_by_links(values) or values[_ID] not in (None, POSITION, DIGEST),
+        "gives no id that another event could name, as strategy = PREVIOUS needs: give the place of the id",
+    ),
+    Constraint(
+        (_PREVIOUS, _ID, _STRATEGY, _FORMAT),
         lambda values: (
             values[_FORMAT] != MAPPED
             or not _orders_by_links(values)
-            or values[path_of(Mapping, "id")] not in (None, POSITION, DIGEST)
+            or values[_PREVIOUS] is None
+            or values[_PREVIOUS] != values[_ID]
         ),
-        "gives no id that another event could name, as strategy = PREVIOUS needs: give the place of the id",
+        f"is the place of {_ID} too, so each event would name itself as the one before it: give another place",
     ),
     Constraint(
         (_STRATEGY, _FORMAT),
@@ -189,17 +199,18 @@ _EVENTS_CONSTRAINTS = (
         "is time, which data envelopes do not bring: set order-by = sequence",
     ),
     Constraint(
-        (path_of(Resequencers, "required_parts"), _STRATEGY),
-        lambda values: values[_STRATEGY] != "COMPLETE" or bool(values[path_of(Resequencers, "required_parts")]),
+        (_PARTS, _STRATEGY),
+        lambda values: values[_STRATEGY] != "COMPLETE" or bool(values[_PARTS]),
         "is empty, but strategy = COMPLETE waits for the parts that this key names: give at least one",
     ),
     Constraint(
-        (path_of(Mapping, "id"), path_of(Mapping, "sequence"), _FORMAT),
-        lambda values: (
-            values[_FORMAT] != MAPPED
-            or values[path_of(Mapping, "id")] is not None
-            or values[path_of(Mapping, "sequence")] is not None
-        ),
+        (_PARTS, _STRATEGY),
+        lambda values: values[_STRATEGY] != "COMPLETE" or not any("," in part for part in values[_PARTS]),
+        "has a name with a comma, which separates the names of missing parts in the mark incomplete: give names without commas",
+    ),
+    Constraint(
+        (_ID, path_of(Mapping, "sequence"), _FORMAT),
+        lambda values: values[_FORMAT] != MAPPED or values[_ID] is not None or values[path_of(Mapping, "sequence")] is not None,
         "is null, and no sequence is mapped, so nothing identifies an event: give its place, or position (no record is a "
         "duplicate) or digest (equal contents are one event)",
     ),
@@ -326,7 +337,7 @@ CONSTRAINTS = (
         f"and {_TLS_KEY} belong together: set both, or neither",
     ),
     Constraint(
-        (_ATTEMPTS, _PROCESSING, _BACKOFF, _STASH, _AT_LEAST, _AT_MOST),
+        (_ATTEMPTS, _PROCESSING, _BACKOFF, _STASH, _AT_LEAST, _AT_MOST, _STRATEGY, _WINDOW),
         lambda values: deadline_ms(values) <= MAX_DEADLINE_MS,
         f"makes, with {_PROCESSING} and {_BACKOFF}, a deadline of more than 30d: lower one of them or set {_STASH}",
     ),

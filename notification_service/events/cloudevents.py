@@ -6,7 +6,9 @@ without such headers is read as JSON with all attributes and the data.
 """
 
 import binascii
+import re
 from base64 import b64decode
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -20,15 +22,19 @@ from notification_service.events.format import (
     find_encoding_flaw,
     find_reading_flaw,
     read_instant,
+    short_id,
 )
-from notification_service.events.identifiers import MAX_LENGTH, hash_id, shown
+from notification_service.events.identifiers import hash_id, shown
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.event import Event
 from resequencer.notification import short_digest
 from resequencer.record import NO_VALUE, Headers, Record
 
 _VERSION = "1.0"
-_PREFIXES = ("ce_", "ce-", "cloudEvents_", "cloudEvents:", "")
+_HTTP = "ce-"
+"""The names of headers of HTTP have no case."""
+_PREFIXES = ("ce_", _HTTP, "cloudEvents_", "cloudEvents:", "")
+_ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 _CONTENT_TYPE = "content-type"
 _STRUCTURED, _BATCH = "application/cloudevents", "application/cloudevents-batch"
 _REQUIRED = ("specversion", "id", "source", "type")
@@ -71,7 +77,7 @@ class CloudEventDecoder(RecordDecoder[CloudEvent]):
             attributes, data = _read_structured(record.value)
         _check(attributes)
         source, kind = attributes["source"], attributes["type"]
-        flow = _short(checked_text("source", source))
+        flow = short_id(checked_text("source", source))
         sequence = self._sequence(_number(attributes.get("sequence")))
         time = self._time(read_instant(attributes["time"]) if "time" in attributes else None, "time")
         parts = (checked_id("type", kind),)
@@ -92,7 +98,8 @@ def _read_headers(record: Record) -> dict[str, str] | None:
     Raises:
         Refused: The record holds several events, or is in another format than JSON, or a header is not UTF-8.
     """
-    names = {name for name, _ in record.headers}
+    headers = tuple([(name.lower() if name[:3].lower() == _HTTP else name, value) for name, value in record.headers])
+    names = {name for name, _ in headers}
     content_type: Headers = ()
     for name, value in record.headers:
         if name.lower() == _CONTENT_TYPE:
@@ -102,7 +109,7 @@ def _read_headers(record: Record) -> dict[str, str] | None:
                 return None
     for prefix in _PREFIXES:
         if f"{prefix}specversion" in names:
-            return _of_headers(record.headers, prefix) | _of_headers(content_type, "")
+            return _of_headers(headers, prefix) | _of_headers(content_type, "")
     return None
 
 
@@ -120,11 +127,18 @@ def _of_headers(headers: Headers, prefix: str) -> dict[str, str]:
     for name, value in headers:
         if name.startswith(prefix):
             try:
-                attributes[name[len(prefix) :]] = value.decode()
+                attributes[name[len(prefix) :]] = (_unescaped(value) if prefix == _HTTP else value).decode()
             except UnicodeDecodeError as error:
                 if prefix:
                     raise Refused(DeadLetterReason.UNDECODABLE, f"header {shown(name)} is not UTF-8; send text") from error
     return attributes
+
+
+def _unescaped(value: bytes) -> bytes:
+    """Return what a header of HTTP means (its binding, 3.1.3.2): quoted texts lose their quotes, then `%20` is a space."""
+    if len(value) > 1 and value[:1] == value[-1:] == b'"':
+        value = _ESCAPED.sub(rb"\1", value[1:-1])
+    return unquote_to_bytes(value)
 
 
 def _read_structured(value: bytes) -> tuple[dict[str, str], bytes | None]:
@@ -187,11 +201,6 @@ def _unit(attributes: dict[str, str]) -> str:
 def _event_id(source: str, identifier: str) -> str:
     """Return the id of the event that this source gave this id."""
     return short_digest(f"{source}\0{identifier}".encode())
-
-
-def _short(source: str) -> str:
-    """Return the source as the id of a flow: a long one by its digest."""
-    return source if len(source) <= MAX_LENGTH else short_digest(source.encode())
 
 
 def _number(text: str | None) -> bytes:

@@ -12,6 +12,7 @@ from array import array
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from itertools import accumulate
+from math import floor
 from typing import ClassVar, Generic, TypeVar
 
 import msgspec
@@ -22,6 +23,7 @@ from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import our_mistake
 from resequencer.event import Event, Refusal
+from resequencer.notification import short_digest
 from resequencer.record import NO_VALUE, Record
 
 MAX_DEPTH = 128
@@ -100,6 +102,9 @@ FLOW = "events"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _read_datetime = msgspec.json.Decoder(datetime).decode
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_INSTANT, _LAST_INSTANT = -62_135_596_800_000, 253_402_300_799_999
+_SECONDS = slice(16, 19)
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _read_number = msgspec.json.Decoder(int | float).decode
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -254,13 +259,38 @@ def checked_text(field: str, text: str) -> str:
     return text
 
 
+def id_without_one(flow: str, sequence: int | None, digest: bytes) -> str:
+    """Return the id of an event to which its producer gives none: `flow#sequence`, without a sequence `flow#digest`."""
+    return short_id(f"{flow}#{digest.hex() if sequence is None else sequence}")
+
+
+def short_id(text: str) -> str:
+    """Return a text as an id: one that is too long by its digest."""
+    return text if len(text) <= MAX_LENGTH else short_digest(text.encode())
+
+
 def read_instant(text: str) -> Instant | None:
-    """Return the instant in a text of RFC 3339, None if it is none. Fractions of a millisecond are cut off."""
+    """Return the instant in a text of RFC 3339, None if it is none. Fractions of a millisecond are cut off.
+
+    A leap second is read as the second before it, because no instant of ours counts it.
+    """
+    if text[_SECONDS] == ":60":
+        text = f"{text[: _SECONDS.start]}:59{text[_SECONDS.stop :]}"
     try:
         found = _read_datetime(msgspec.json.encode(text))
     except msgspec.DecodeError:
         return None
-    return None if found.tzinfo is None else (found - _EPOCH) // timedelta(milliseconds=1)
+    return None if found.tzinfo is None else as_instant((found - _EPOCH) // timedelta(milliseconds=1))
+
+
+def read_milliseconds(text: str) -> Instant | None:
+    """Return the instant in a number of milliseconds since 1970, in any notation of numbers; None if it is none."""
+    return as_instant(float(text)) if _NUMBER.fullmatch(text) else None
+
+
+def as_instant(number: float) -> Instant | None:
+    """Return the whole milliseconds, None outside the years 1 to 9999: no text could be made of such an instant."""
+    return floor(number) if _FIRST_INSTANT <= number <= _LAST_INSTANT else None
 
 
 def _find_integer(raw: bytes, lowest: int) -> int | None:

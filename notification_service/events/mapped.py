@@ -22,7 +22,9 @@ from notification_service.events.format import (
     contents_digest,
     find_encoding_flaw,
     find_reading_flaw,
+    id_without_one,
     read_instant,
+    read_milliseconds,
 )
 from notification_service.events.identifiers import hash_id, shown
 from resequencer.clock import Instant
@@ -136,7 +138,7 @@ class MappedDecoder(RecordDecoder[Event]):
                 error = f"id ({self._places['id'].text}) is missing; set it, or correct the mapping"
                 raise Refused(DeadLetterReason.INVALID_ID, error)
             return identifier
-        return digest.hex() if self._id == DIGEST else f"{flow}#{digest.hex() if sequence is None else sequence}"
+        return digest.hex() if self._id == DIGEST else id_without_one(flow, sequence, digest)
 
 
 class _Found:
@@ -187,21 +189,26 @@ class _Found:
 
     def instant(self, field: str) -> Instant | None:
         """Return a field as an instant: RFC 3339, or milliseconds since 1970; None for anything else."""
-        if self._find(field) is None:
+        raw = self._find(field)
+        if raw is None:
             return None
+        if isinstance(raw, msgspec.Raw) and (literal := bytes(raw))[:1] != b'"':
+            return read_milliseconds(literal.decode())
         try:
             text = self.text(field) or ""
         except Refused:
             return None
-        return int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_INSTANT else read_instant(text)
+        instant = read_milliseconds(text)
+        return read_instant(text) if instant is None else instant
 
     def _find(self, field: str) -> bytes | msgspec.Raw | None:
+        """Return what is at the place of a field, None if nothing is. An empty header is nothing: it may have been null."""
         place = self._places.get(field)
         if place is None:
             return None
         if place.part == "header":
             values = [value for name, value in self._record.headers if name == place.name]
-            return values[-1] if values else None
+            return values[-1] or None if values else None
         if place.path:
             return (self._key if place.part == "key" else self._value)(place.path)
         return self._record.key
@@ -222,7 +229,6 @@ class _Found:
         return text
 
 
-_LONGEST_INSTANT = 16
 _Find = Callable[[tuple[str, ...]], msgspec.Raw | None]
 
 

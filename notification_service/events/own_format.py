@@ -11,8 +11,10 @@ from notification_service.events.format import (
     DecodingSettings,
     RecordDecoder,
     Refused,
+    as_instant,
     checked_id,
     contents_digest,
+    id_without_one,
 )
 from notification_service.events.identifiers import hash_id
 from resequencer.clock import Instant
@@ -67,13 +69,13 @@ def make_event(  # noqa: PLR0913 - the fields of an event, by name, for users
 ) -> _E:
     """Return the event in a record; its digest covers the arguments, key and value, and no header.
 
-    Without `event_id` it is `flow#sequence`, or `flow#digest` if there is no sequence. `time` is in milliseconds since 1970.
-    `kind` is a subclass of `Event` that has the further `fields`; `weight` is about their memory beyond a copy of the record, in
-    bytes.
+    Without `event_id` it is `flow#sequence`, or `flow#digest` if there is no sequence; the digest of that if it is too long.
+    `time` is in milliseconds since 1970. `kind` is a subclass of `Event` that has the further `fields`; `weight` is about their
+    memory beyond a copy of the record, in bytes.
     """
     digest = contents_digest(record, flow, sequence, parts, time, previous)
     if event_id is None:
-        event_id = f"{flow}#{digest.hex() if sequence is None else sequence}"
+        event_id = id_without_one(flow, sequence, digest)
     known = (unit, flow, sequence, event_id, hash_id(event_id), digest, record, parts, weight, None, time, previous)
     return kind(*known, **fields)
 
@@ -148,6 +150,8 @@ class ForeignFormat(RecordDecoder[Event]):
         for name in ("sequence", "time"):
             if (number := getattr(found, name)) is not None and abs(number) >= _NUMBERS:
                 raise PermanentError(f"{self._who} gave a {name} of {number.bit_length()} bits; give at most 63")
+        if found.time is not None and as_instant(found.time) is None:
+            raise PermanentError(f"{self._who} gave a time outside the years 1 to 9999; give milliseconds since 1970")
         self._time(found.time, "time")
         sequence = self._sequence(b"null" if found.sequence is None else msgspec.json.encode(found.sequence))
         return found if sequence == found.sequence else msgspec.structs.replace(found, sequence=sequence)

@@ -32,9 +32,13 @@ class EventsSettings(msgspec.Struct, frozen=True):
 
 
 def decoding_settings(strategy: Strategy, first_sequence: int | None, max_value_bytes: int) -> DecodingSettings:
-    """Return what records must have for this strategy. `first_sequence` None: numbers may begin with any."""
+    """Return what records must have for this strategy. `first_sequence` None: numbers may begin with any.
+
+    So they may where the end of a wait releases in order, as with WINDOW: no number is the first there.
+    """
     needs_time = bool(getattr(strategy, "needs_time", False))
-    return DecodingSettings(strategy.needs_sequence, max_value_bytes, 1 if first_sequence == 1 else 0, needs_time)
+    begins_with_one = first_sequence == 1 and not getattr(strategy, "releases_by_wait", False)
+    return DecodingSettings(strategy.needs_sequence, max_value_bytes, int(begins_with_one), needs_time)
 
 
 def stored_format(events: EventsSettings, decoder: Any) -> str:

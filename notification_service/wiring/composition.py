@@ -212,6 +212,9 @@ def make_decoder(configuration: Configuration) -> Decoder:
 def _decoder(configuration: Configuration, strategy: Strategy, in_flight: InFlight | None = None) -> Decoder:
     ingress = configuration.ingress
     settings = decoding_settings(strategy, configuration.resequencer.first_sequence, ingress.max_record_bytes)
+    if ingress.events.format == IPF and settings.needs_time:
+        problem = f"{strategy.name} orders by times, which data envelopes do not bring: choose another one"
+        raise ConfigurationError(STRATEGY_KEY, problem)
     if ingress.events.format == MAPPED:
         _refuse_unmapped(strategy, ingress.events.mapped, needs_time=settings.needs_time)
     return find_decoder(ingress.events, settings, in_flight) or EnvelopeDecoder(settings)

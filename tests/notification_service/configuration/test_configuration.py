@@ -250,6 +250,15 @@ def test_a_deadline_beyond_the_idle_timeout_is_allowed_with_a_warning(loaded):
     assert "300 s" in warning
 
 
+def test_with_window_the_deadline_is_the_window(loaded):
+    window = f"ipf.processing-data.ingress.events.format = cloudevents\npayment-status-notification.handler = pass-through\n{R}"
+    attempts = "processing-timeout = 1h, max-attempts = 100, handling-limit = 1h, idle-timeout = 1h"
+    clients = "ipf.processing-data.ingress.kafka.consumer.kafka-clients.max.poll.interval.ms = 7200000\n"
+    assert loaded(f"{clients}{window} {{ strategy = WINDOW, {attempts} }}").warnings == ()
+    (warning,) = loaded(f"{window} {{ strategy = WINDOW, stash-timeout = 1s, reorder-window = 5m }}").warnings
+    assert "idle-timeout: is below the deadline of 300 s" in warning
+
+
 @pytest.mark.parametrize(
     ("transport", "acknowledge", "reason"),
     [

@@ -44,10 +44,16 @@ FACTS = f"{P}.aggregation.enabled"
         (f"{I}.events.format = ipf\n{R}.strategy = WINDOW", f"{R}.order-by", "is time, which data envelopes do not bring"),
         (f"{R} {{ strategy = COMPLETE, required-parts = [a] }}", f"{R}.strategy", "waits for parts, and none is mapped: give"),
         (f"{R}.strategy = COMPLETE\n{M}.type = key", f"{R}.required-parts", "is empty, but strategy = COMPLETE waits"),
+        (
+            f'{R} {{ strategy = COMPLETE, required-parts = ["a,b"] }}\n{M}.type = key',
+            f"{R}.required-parts",
+            "a name with a comma",
+        ),
         (f"{M}.sequence = null\n{R}.strategy = STRICT_SEQUENCE", f"{M}.id", "so nothing identifies an event: give its place"),
         (f'{M}.unit = "value:"', f"{M}.unit", "key, header:NAME, key:PATH or value:PATH"),
         (f'{M}.unit = "value:a..b"', f"{M}.unit", "key, header:NAME, key:PATH or value:PATH"),
         (f'{M}.previous = "headers:x"', f"{M}.previous", "key, header:NAME, key:PATH or value:PATH"),
+        (f"{R}.strategy = PREVIOUS\n{M} {{ id = key, previous = key }}", f"{M}.previous", f"is the place of {M}.id too"),
         (f"{I}.events.format = protobuf", f"{I}.events.format", "ipf, cloudevents, mapped"),
         (f'{I}.events.replaces = "two words"', f"{I}.events.replaces", "the name of a format"),
     ],
@@ -65,6 +71,16 @@ def test_a_strategy_of_ones_own_is_refused_if_the_mapping_lacks_what_it_orders_b
     with pytest.raises(Exception, match=f"orders:Numbers orders by (numbers|times), and none is mapped: give {M}.{field}"):
         refuse_unusable(loaded(mapped))
     refuse_unusable(loaded(f'{mapped}\n{M}.{field} = "header:it"'))
+
+
+def test_a_strategy_of_ones_own_that_orders_by_times_is_refused_with_data_envelopes(loaded, tmp_path, monkeypatch):
+    (tmp_path / "orders.py").write_text(ORDERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = f'{R}.strategy = "orders:Numbers"\n{R}.order-by = '
+    with pytest.raises(Exception, match=f"{R}.strategy: orders:Numbers orders by times, which data envelopes do not bring"):
+        refuse_unusable(loaded(f"{own}time"))
+    refuse_unusable(loaded(f"{own}sequence"))
+    refuse_unusable(loaded(f"{CLOUDEVENTS}{own}time"))
 
 
 @pytest.mark.parametrize(

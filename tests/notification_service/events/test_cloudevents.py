@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from notification_service.events.cloudevents import CloudEvent, CloudEventDecoder
 from notification_service.events.format import DecodingSettings
+from resequencer.clock import instant_text
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.event import Refusal
 from resequencer.notification import short_digest
@@ -62,6 +63,29 @@ def test_binary_mode_has_the_attributes_in_headers_by_each_bindings_names(prefix
     assert (event.parts, event.time, event.data) == (("com.example.order.created",), 1_775_410_260_000, b'{"total": 12}')
     assert event.event_id == short_digest(b"https://shop.example/orders\0A234-1234-1234")
     assert event.attributes["id"] == "A234-1234-1234"
+
+
+@pytest.mark.parametrize("prefix", ["Ce-", "CE-"])
+def test_names_of_headers_of_http_have_no_case(prefix: str) -> None:
+    record = binary(prefix)
+    mixed = replace(record, headers=tuple((f"{name[:3]}{name[3:].title()}", value) for name, value in record.headers))
+    for each in (record, mixed):
+        assert event_in(each).attributes == event_in(binary("ce-")).attributes
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [("B%C3%BCcher%20100%25", "Bücher 100%"), ('"a \\"b\\" %41"', 'a "b" A'), ("100%", "100%"), ('"', '"'), ("%2541", "%41")],
+)
+def test_values_of_headers_of_http_are_unescaped_once_and_others_are_not(sent: str, read: str) -> None:
+    assert event_in(binary("ce-", subject=sent)).unit == read
+    assert event_in(binary("ce_", subject=sent)).unit == sent
+
+
+def test_a_header_of_http_that_is_not_utf_8_when_unescaped_is_named() -> None:
+    reason, error = refused(binary("ce-", subject="%FF"))
+    assert reason is DeadLetterReason.UNDECODABLE
+    assert "'ce-subject' is not UTF-8" in error
 
 
 @pytest.mark.parametrize("content_type", [JSON, "Application/CloudEvents+JSON; charset=UTF-8", None])
@@ -209,10 +233,18 @@ def test_an_event_that_came_twice_has_the_same_digest_and_other_content_another(
         ("2026-04-05T17:31:00.1239+02:00", 1_775_403_060_123),
         ("2026-04-05T17:31:00", None),
         ("yesterday", None),
+        ("2026-12-31T23:59:60Z", 1_798_761_599_000),
+        ("2027-01-01T01:59:60.25+02:00", 1_798_761_599_250),
+        ("2026-12-31T23:59:61Z", None),
+        ("0001-01-01T00:00:00Z", -62_135_596_800_000),
+        ("0001-01-01T00:00:00+01:00", None),
+        ("9999-12-31T23:59:59.999Z", 253_402_300_799_999),
+        ("9999-12-31T23:59:59-01:00", None),
     ],
 )
 def test_the_time_is_one_of_rfc_3339_or_none(time: str, instant: int | None) -> None:
     assert event_in(binary(time=time)).time == instant
+    assert instant is None or instant_text(instant)
 
 
 @pytest.mark.parametrize("time", [None, "yesterday", "2026-04-05T17:31:00"])

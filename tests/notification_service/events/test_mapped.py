@@ -4,11 +4,13 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from notification_service.events.format import DecodingSettings
 from notification_service.events.mapped import MappedDecoder, Mapping, Place
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.event import Event, Refusal
+from resequencer.notification import short_digest
 from resequencer.record import Headers, Origin, Partition, Record
 
 ORIGIN = Origin(Partition("events", 2), 41)
@@ -103,6 +105,21 @@ def test_a_sequence_may_be_a_number_or_a_text_of_digits(given: Any, number: int 
     assert event_in(how.pop("value"), needs_sequence=False, **how).sequence == number
 
 
+@pytest.mark.parametrize("field", ["sequence", "flow", "type", "time", "previous"])
+def test_a_header_that_was_null_and_is_empty_now_is_absent(field: str) -> None:
+    mapping = {field: "header:it", "id": "digest", "needs_sequence": False}
+    empty = event_in({}, headers=(("it", b""),), **mapping)
+    assert empty == replace(event_in({}, **mapping), record=empty.record)
+    assert refused({}, sequence="header:it", headers=(("it", b"3"), ("it", b"")))[0] is DeadLetterReason.NO_SEQUENCE
+
+
+@pytest.mark.parametrize(("field", "reason"), [("unit", DeadLetterReason.NO_UNIT_OF_WORK), ("id", DeadLetterReason.INVALID_ID)])
+def test_an_empty_header_in_which_an_event_needs_something_is_named_as_missing(field: str, reason: DeadLetterReason) -> None:
+    mapping = {field: "header:it", "needs_sequence": False}
+    found, error = refused({}, headers=(("it", b""),), **mapping)
+    assert (found, error.partition(";")[0]) == (reason, f"{field} (header:it) is missing")
+
+
 def test_without_a_needed_sequence_a_record_is_refused() -> None:
     assert refused({}, sequence="value:n")[0] is DeadLetterReason.NO_SEQUENCE
     assert refused({"n": "x"}, sequence="value:n")[0] is DeadLetterReason.INVALID_SEQUENCE
@@ -124,12 +141,45 @@ def test_ids_by_position_are_never_equal_and_those_by_digest_are_if_the_contents
     )
 
 
+@pytest.mark.parametrize("sequence", [7, None])
+def test_an_id_of_a_long_flow_and_a_number_or_digest_is_their_digest(sequence: int | None) -> None:
+    flow = "f" * 255
+    event = event_in({"f": flow, "n": sequence}, flow="value:f", sequence="value:n", needs_sequence=False)
+    number = event.digest.hex() if sequence is None else sequence
+    assert (event.flow, event.event_id) == (flow, short_digest(f"{flow}#{number}".encode()))
+    assert len(event_in({"f": flow[1:], "n": 7}, flow="value:f", sequence="value:n").event_id) == 256
+
+
 @pytest.mark.parametrize(
     ("given", "instant"),
-    [(1_775_410_260_000, 1_775_410_260_000), ("1775410260000", 1_775_410_260_000), ("now", None), (True, None)],
+    [
+        (1_775_410_260_000, 1_775_410_260_000),
+        ("1775410260000", 1_775_410_260_000),
+        (1_775_410_260_000.75, 1_775_410_260_000),
+        ("1775410260000.75", 1_775_410_260_000),
+        (b"1.7e12", 1_700_000_000_000),
+        ("1.7E+12", 1_700_000_000_000),
+        (-1, -1),
+        (-1.5, -2),
+        ("-62135596800000", -62_135_596_800_000),
+        (-62_135_596_800_001, None),
+        (253_402_300_799_999, 253_402_300_799_999),
+        (253_402_300_800_000, None),
+        (b"1e400", None),
+        (b"-1e400", None),
+        ("9" * 5_000, None),
+        ("1_0", None),
+        ("٣", None),
+        ("inf", None),
+        ("2026-04-05T19:31:00+02:00", 1_775_410_260_000),
+        ("now", None),
+        (True, None),
+    ],
 )
-def test_a_time_may_be_milliseconds_since_1970(given: Any, instant: int | None) -> None:
-    assert event_in({"t": given}, time="value:t", needs_sequence=False).time == instant
+def test_a_time_may_be_rfc_3339_or_milliseconds_since_1970(given: Any, instant: int | None) -> None:
+    value = b'{"t": %b}' % given if isinstance(given, bytes) else {"t": given}
+    time = event_in(value, time="value:t", needs_sequence=False).time
+    assert (time, type(time)) == (instant, type(instant))
 
 
 @pytest.mark.parametrize("given", [None, "soon", True, [1]])

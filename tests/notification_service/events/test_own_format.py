@@ -14,6 +14,7 @@ from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import ConfigurationError, EndedItsWorker, PermanentError
 from resequencer.event import Event, Refusal
 from resequencer.in_flight import CallKind
+from resequencer.notification import short_digest
 from resequencer.record import Origin, Partition, Record
 
 RECORD = Record(Origin(Partition("events", 2), 41), b"order-17;3;paid", b"k", (("trace", b"1"),))
@@ -78,6 +79,8 @@ def test_the_digest_covers_all_but_headers() -> None:
 def test_without_an_id_and_a_sequence_the_digest_is_the_id() -> None:
     event = make_event(RECORD, "order-17")
     assert event.event_id == f"events#{event.digest.hex()}"
+    event = make_event(RECORD, "order-17", flow="f" * 250)
+    assert event.event_id == short_digest(f"{'f' * 250}#{event.digest.hex()}".encode())
 
 
 @pytest.mark.parametrize("error", [KeyError("order"), SystemExit(3), asyncio.CancelledError(), RecursionError("deep")])
@@ -124,6 +127,7 @@ def test_a_refusal_keeps_its_reason() -> None:
         (changed(sequence=True), "undecodable", "gave sequence as bool"),
         (changed(sequence=3.0), "undecodable", "gave sequence as float"),
         (changed(time=10**5_000), "undecodable", "gave a time of 16610 bits"),
+        (changed(time=253_402_300_800_000), "undecodable", "gave a time outside the years 1 to 9999"),
     ],
 )
 def test_an_answer_that_cannot_be_used_is_refused_and_the_error_says_why(decode: Decode, reason: str, said: str) -> None:
