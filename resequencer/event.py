@@ -1,6 +1,6 @@
 """Events: what a format reads in a record, as far as the engine looks at it, and why a record is none."""
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
@@ -21,6 +21,12 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     data. `weight` is its memory beside the record and a copy of that, in bytes. `entity` is the part of the organisation that it
     belongs to. `time` is when it happened by its producer's clock; `previous` is the id of the event before it.
     """
+
+    CONFLICT: ClassVar[str] = (
+        "event id {id!r} was seen before with another key, flow, sequence, type, time, previous or value; "
+        "send the other event under an id of its own, and discard this one"
+    )
+    """Why a second event with the id of a first one is a dead letter."""
 
     unit: str
     flow: str

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,6 +31,7 @@ from notification_service.connectors.dead_letters.actions import (
 )
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Outcome, find_flaw, last_actions
 from notification_service.console.access.settings import EDIT
+from notification_service.events.settings import IPF
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.composition import make_decoder
@@ -226,7 +228,7 @@ def edit(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
 
     def find_flaw_of(dead_letter: StoredDeadLetter) -> str | None:
         flaw = None if arguments.anyway else find_flaw(dead_letter, decoder.decode)
-        return flaw and f"{flaw}; use --anyway to send it all the same"
+        return flaw and f"{flaw}; {_remedy(flaw, configuration.ingress.events.format)}"
 
     edited = Edit(_read(arguments.value), arguments.because)
     if EDIT in configuration.http.approval:
@@ -235,6 +237,21 @@ def edit(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
         return _report(arguments, store, proposed, "proposed (another person has to approve it in the console: http.approval)")
     outcomes = decisions.edit(store, arguments.number, edited, find_flaw_of, again=arguments.again)
     return _report(arguments, store, outcomes, "edited")
+
+
+_OUTSIDE_THE_VALUE = re.compile(r"it would be a dead letter again, [a-z-]+: (\w+) \(((?:header:|key).*?)\) (?:is|has|contains) ")
+
+
+def _remedy(flaw: str, events_format: str) -> str:
+    """Return what to do about a flaw of an edited value. It may be in a header or the key, which an edit does not change."""
+    anyway = "use --anyway to send it all the same"
+    found = _OUTSIDE_THE_VALUE.match(flaw)
+    if found is not None:
+        where = f"edit changes the value alone, and {found[1]} comes from {found[2]}"
+        return f"{where}: append a corrected record to the input and discard this one"
+    if events_format == IPF:
+        return anyway
+    return f"edit changes the value alone: if headers or key are wrong, append a corrected record and discard this one; {anyway}"
 
 
 def discard(arguments: Namespace, store: DeadLetterStore) -> ExitCode:
@@ -313,7 +330,7 @@ def _add_receiver(parser: ArgumentParser) -> None:
 
 def _add_list(parser: ArgumentParser) -> None:
     _add_receiver(parser)
-    states = [NEW, *(action.state for action in (Requeueing, Requeued, Editing, Edited, Discarded))]
+    states = [NEW, *(action.state for action in (Requeueing, Requeued, Editing, Edited, EditProposed, Discarded))]
     parser.add_argument("--reason", choices=[reason.value for reason in DeadLetterReason], help="only those of this reason")
     parser.add_argument("--unit", help="only those of this unit of work")
     parser.add_argument("--since", type=instant, metavar="INSTANT", help="only those from this instant on: 2026-03-28T23:33Z")

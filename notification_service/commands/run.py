@@ -347,6 +347,8 @@ def _wait_until_ready(supervisor: subprocess.Popen[bytes], configuration: Config
     why = report and (report.whole.reason or report.whole.last_exit)
     reason = f": {why}" if why else ""
     sys.stderr.write(f"resequencer: not ready within {_START_SECONDS} s, it keeps trying: {state}{reason}; log {log}\n")
+    if supervisor.poll() is None:
+        sys.stderr.write(f"resequencer: the service still runs; stop it with `make stop CONF={configuration.file}`\n")
     return ExitCode.FAILED
 
 

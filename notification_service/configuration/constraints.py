@@ -79,7 +79,12 @@ _DIRECTORIES = (
     path_of(Orders, "directory"),
 )
 _EVENTS = path_of(DeliverySettings, "events_topic")
-_TOPICS = (path_of(Ingress, "topic"), path_of(Notifications, "topic"), path_of(Notifications, "dead_letters_topic"))
+_TOPICS = _TOPIC_IN, _TOPIC_OUT, _DEAD_LETTERS = (
+    path_of(Ingress, "topic"),
+    path_of(Notifications, "topic"),
+    path_of(Notifications, "dead_letters_topic"),
+)
+_IS_READ = "the topic that the service reads"
 _CHUNK_POLL, _MAX_POLL = path_of(WorkerSettings, "poll_ms"), path_of(WorkerSettings, "max_poll_ms")
 POLL_INTERVAL = f"{CONSUMER_CLIENTS}.max.poll.interval.ms"
 
@@ -115,12 +120,17 @@ def _is_a_topic_of_its_own(path: str, what: str, *others: str, switch: str | Non
     )
 
 
-def _needs_ipf(path: str, needs: Callable[[str], bool], what: str) -> Constraint:
+def _is_not_also(path: str, other: str, why: str) -> Constraint:
+    """Return that two topics are two. Where one side is not Kafka, they are only names."""
     return Constraint(
-        (path, _FORMAT),
-        lambda values: values[_FORMAT] == IPF or not needs(values[path]),
-        f"{what} payments, which only events.format = ipf brings; choose another value",
+        (path, other, _INGRESS_TRANSPORT, _TRANSPORT),
+        lambda values: values[path] != values[other] or not values[_INGRESS_TRANSPORT] == values[_TRANSPORT] == "kafka",
+        f"is also {other}, {why}; name another one",
     )
+
+
+def _needs_ipf(path: str, needs: Callable[[str], bool], problem: str) -> Constraint:
+    return Constraint((path, _FORMAT), lambda values: values[_FORMAT] == IPF or not needs(values[path]), problem)
 
 
 def _is_mapped(path: str, key: str, needs: Callable[[Values], bool], what: str) -> Constraint:
@@ -152,15 +162,34 @@ def _orders_by_links(values: Values) -> bool:
 
 _HANDLER, _DATA_HANDLER = path_of(Notifications, "handler"), path_of(Notifications, "data_handler")
 _EVENTS_CONSTRAINTS = (
-    _needs_ipf(_HANDLER, lambda handler: handler == PAYMENTS, "is payments, which needs"),
-    _needs_ipf(_DATA_HANDLER, lambda name: name == LATEST_OBJECTS_NAME, "is latest-objects, which keeps those of"),
+    _needs_ipf(
+        _HANDLER,
+        lambda handler: handler == PAYMENTS,
+        f"is {PAYMENTS} (the default), which handles only events.format = ipf; set {PASS_THROUGH} to send records on as they "
+        "came, or a class of your own (package.module:Class)",
+    ),
+    _needs_ipf(
+        _DATA_HANDLER,
+        lambda name: name == LATEST_OBJECTS_NAME,
+        f"is {LATEST_OBJECTS_NAME}, which keeps those of payments, which only events.format = ipf brings; set {NO_DATA_NAME}, or "
+        "a class of your own (package.module:Class)",
+    ),
     Constraint(
         (_DATA_HANDLER, _HANDLER),
         lambda values: values[_DATA_HANDLER] != NO_DATA_NAME or values[_HANDLER] != PAYMENTS,
         f"is none, but handler = {PAYMENTS} reports what was kept: set latest-objects, or a data handler of your own",
     ),
-    _needs_ipf(_STRATEGY, lambda strategy: strategy.startswith("FULL_PAIN001"), "waits for the parts of"),
-    _needs_ipf(_STASH, lambda timeout: timeout == LEARNED, "is learned, from the archived envelopes of"),
+    _needs_ipf(
+        _STRATEGY,
+        lambda strategy: strategy.startswith("FULL_PAIN001"),
+        "waits for the parts of payments, which only events.format = ipf brings; "
+        "choose SEQUENCE, STRICT_SEQUENCE, COMPLETE, PREVIOUS or WINDOW",
+    ),
+    _needs_ipf(
+        _STASH,
+        lambda timeout: timeout == LEARNED,
+        "is learned, from the archived envelopes of payments, which only events.format = ipf brings; set a duration, or null",
+    ),
     Constraint(
         (_HAS_FACTS, _FORMAT, _HANDLER),
         lambda values: not values[_HAS_FACTS] or _counts_payments(values),
@@ -292,6 +321,9 @@ CONSTRAINTS = (
         lambda values: values[_AUTH] != "proxy" or bool(values[_PROXIES]),
         f"is proxy, and {_PROXIES} is empty: list the addresses of the proxies that log people in",
     ),
+    _is_not_also(_TOPIC_OUT, _TOPIC_IN, _IS_READ),
+    _is_not_also(_DEAD_LETTERS, _TOPIC_IN, _IS_READ),
+    _is_not_also(_DEAD_LETTERS, _TOPIC_OUT, "so that readers could not tell dead letters from notifications"),
     _is_a_topic_of_its_own(_ORDERS, "orders", *_TOPICS, _ORDER_OUTCOMES, switch=_HAS_ORDERS),
     _is_a_topic_of_its_own(_ORDER_OUTCOMES, "the outcomes of orders", *_TOPICS, switch=_HAS_ORDERS),
     _is_a_topic_of_its_own(_FACTS, "facts", *_TOPICS, _ORDERS, _ORDER_OUTCOMES, _EVENTS, switch=_HAS_FACTS),

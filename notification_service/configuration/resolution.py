@@ -31,7 +31,7 @@ from notification_service.console.access.settings import HttpSettings
 from notification_service.delivery.settings import LedgerSettings
 from resequencer.errors import ConfigurationError
 from resequencer.keys.secret import Secret, is_secret_name
-from resequencer.keys.value_types import Choice, Duration, Mismatch, Object, Size, Url, ValueType
+from resequencer.keys.value_types import Choice, Duration, Mismatch, Object, OptionOrForeign, Size, Url, ValueType
 from resequencer.printable import without_secrets
 
 _LONGEST = 120
@@ -171,8 +171,8 @@ def resolve_values(
         if path in schema.keys:
             try:
                 values[path] = schema.keys[path].read(raw)
-            except Mismatch:
-                problems.append(ConfigurationError(path, _mismatch(path, raw, schema.keys[path])))
+            except Mismatch as why:
+                problems.append(ConfigurationError(path, _mismatch(path, raw, schema.keys[path], str(why))))
     options = {path: raw for path, raw in resolved.values.items() if schema.is_option(path) and raw is not None}
     strange = {path: raw for path, raw in options.items() if not isinstance(raw, bool | int | float | str)}
     problems.extend(_wrong_options(strange))
@@ -220,10 +220,14 @@ def _with_objects(resolved: Resolved, schema: Schema) -> Resolved:
     return Resolved(values, layers, resolved.variables)
 
 
-def _mismatch(path: str, raw: Plain, expected: ValueType) -> str:
+def _mismatch(path: str, raw: Plain, expected: ValueType, why: str) -> str:
+    if why:
+        return f"{shown_value(path, raw, expected)}: {why}"
     hint = ""
-    if isinstance(expected, Choice) and isinstance(raw, str) and (nearest := find_nearest(raw, expected.options)):
-        hint = f"; did you mean {nearest}?"
+    if isinstance(expected, Choice | OptionOrForeign) and isinstance(raw, str):
+        options = {each.casefold(): each for each in expected.options}
+        if nearest := find_nearest(raw.casefold(), options):
+            hint = f"; did you mean {options[nearest]}?"
     return f"{shown_value(path, raw, expected)} is refused; {expected.expects} is expected{hint}"
 
 

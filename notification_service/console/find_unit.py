@@ -29,6 +29,7 @@ from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.errors import ConfigurationError, ResequencerError
 from resequencer.printable import counted, printable
 from resequencer.record import Partition
+from resequencer.strategies.window import WINDOW
 from resequencer.unit_codec import UnitCodec
 from storage.view_port import StorageView, UnitView
 
@@ -52,6 +53,7 @@ def relative_text(at: Instant, now: Instant) -> str:
 
 _NEXT = {
     "deadline": ("its deadline {was} {at}", "At {at} it is released, even if nothing came."),
+    WINDOW: ("its window {was} over at {at}", "At {at} its window ends, and what waits leaves in order."),
     "retry": ("its next attempt {was} due at {at}", "The next attempt is due at {at}."),
     "dependency": ("the next call of this server {was} due at {at}", "This server is called again at {at}."),
     "held": ("its hold {was} over at {at}", "An operator holds it until {at}; then it continues by itself."),
@@ -120,7 +122,8 @@ def prospect_of(story: UnitStory, show: Callable[[str], str] = printable) -> str
         return "Nothing of it waits."
     until, now = instant_of(wait.until), instant_of(story.as_of)
     at = f"{show(wait.until)} ({relative_text(until, now)})"
-    due, promise = _NEXT.get(wait.kind, ("its next turn {was} due at {at}", "Its next turn is due at {at}."))
+    kind = WINDOW if wait.kind == "deadline" and wait.waits_for == WINDOW else wait.kind
+    due, promise = _NEXT.get(kind, ("its next turn {was} due at {at}", "Its next turn is due at {at}."))
     due = due.format(was="is" if until > now else "was", at=at)
     if story.hindrance is not None:
         return f"{story.hindrance}; {due}."

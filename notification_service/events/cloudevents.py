@@ -183,6 +183,9 @@ def _attribute(name: str, raw: bytes) -> str | None:
 
 def _check(attributes: dict[str, str]) -> None:
     missing = [name for name in _REQUIRED if not attributes.get(name)]
+    if missing and "specversion" not in missing:
+        error = "is missing; give each event one" if len(missing) == 1 else "are missing; give each event all of them"
+        raise Refused(DeadLetterReason.UNDECODABLE, f"not a CloudEvent: {', '.join(missing)} {error}")
     if missing:
         where = "as headers ce_…, or in JSON"
         raise Refused(DeadLetterReason.UNDECODABLE, f"not a CloudEvent: {', '.join(missing)} is missing; send it {where}")

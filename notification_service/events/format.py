@@ -194,8 +194,8 @@ class RecordDecoder(ABC, Generic[_E]):
             error = f"key and headers have {around} bytes, the limit is {self._settings.max_value_bytes}; send smaller headers"
             raise Refused(DeadLetterReason.TOO_LARGE, error)
 
-    def _sequence(self, raw: bytes) -> int | None:
-        """Return the sequence from raw JSON: 3.0 is 3.
+    def _sequence(self, raw: bytes, place: str | None = None) -> int | None:
+        """Return the sequence from raw JSON: 3.0 is 3. `place` is where the mapping finds it.
 
         Raises:
             Refused: The strategy needs one, and there is none or it is not valid.
@@ -205,12 +205,7 @@ class RecordDecoder(ABC, Generic[_E]):
         lowest = self._settings.first_sequence
         sequence = _find_integer(raw, lowest)
         if sequence is None and self._settings.needs_sequence:
-            if raw == b"null":
-                raise Refused(DeadLetterReason.NO_SEQUENCE, "sequence is missing; the configured strategy needs one")
-            value = shown(raw.decode())
-            raise Refused(
-                DeadLetterReason.INVALID_SEQUENCE, f"sequence is {value}; send an integer from {lowest} to {MAX_SEQUENCE}"
-            )
+            raise _refused_sequence(raw, lowest, place)
         return sequence
 
     def _time(self, time: Instant | None, field: str) -> Instant | None:
@@ -291,6 +286,20 @@ def read_milliseconds(text: str) -> Instant | None:
 def as_instant(number: float) -> Instant | None:
     """Return the whole milliseconds, None outside the years 1 to 9999: no text could be made of such an instant."""
     return floor(number) if _FIRST_INSTANT <= number <= _LAST_INSTANT else None
+
+
+def _refused_sequence(raw: bytes, lowest: int, place: str | None) -> Refused:
+    """Return the refusal of a sequence from raw JSON; null is a missing one."""
+    field = "sequence" if place is None else f"sequence ({place})"
+    if raw == b"null":
+        remedy = "the configured strategy needs one" if place is None else "send it, or correct events.mapped.sequence"
+        return Refused(DeadLetterReason.NO_SEQUENCE, f"{field} is missing; {remedy}")
+    text = raw.decode()
+    value = shown(msgspec.json.decode(raw) if place is not None and text[:1] == '"' else text)
+    remedy = f"send an integer from {lowest} to {MAX_SEQUENCE}"
+    if place is not None and lowest and _find_integer(raw, 0) == 0:
+        remedy += ", or set resequencer.first-sequence = 0"
+    return Refused(DeadLetterReason.INVALID_SEQUENCE, f"{field} is {value}; {remedy}")
 
 
 def _find_integer(raw: bytes, lowest: int) -> int | None:

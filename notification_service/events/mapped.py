@@ -31,7 +31,7 @@ from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.event import Event
 from resequencer.keys.configuration_key import Key
-from resequencer.keys.value_types import Text
+from resequencer.keys.value_types import Mismatch, Text
 from resequencer.record import Record
 
 KEY = "key"
@@ -75,16 +75,32 @@ class Place(NamedTuple):
 
 _PLACES = "key, header:NAME, key:PATH or value:PATH"
 _PATTERN = r"key|header:.+|(?:key|value):[^.]+(?:\.[^.]+)*"
-_OPTIONAL = Text(_PATTERN, _PLACES, "there is none")
+_LIKE_JSONPATH = re.compile(r"(key|value):(\$(?=[.\[]|$)|/)(.*)", re.DOTALL)
+_SEPARATORS = re.compile(r"[./\[\]'\"]+")
+
+
+class PlaceText(Text, frozen=True):
+    """The text of a place. What is written as JSONPath or JSON Pointer is refused with our way to write it."""
+
+    def read_other(self, value: Any) -> str:
+        text = super().read_other(value)
+        if (found := _LIKE_JSONPATH.fullmatch(text)) is not None:
+            part, _, path = found.groups()
+            raise Mismatch(f"a path has no $ and no /; write {part}:{_SEPARATORS.sub('.', path).strip('.') or 'PATH'}")
+        return text
+
+
+_OPTIONAL = PlaceText(_PATTERN, _PLACES, "there is none")
+_ID = PlaceText(f"position|digest|{_PATTERN}", f"position, digest, {_PLACES}", "flow#sequence")
 
 
 class Mapping(msgspec.Struct, frozen=True):
     """Where the fields of an event are; None: there is none. `id` may also be `position` or `digest`; None: `flow#sequence`."""
 
-    unit: Annotated[str, Key(Text(_PATTERN, _PLACES))] = KEY
+    unit: Annotated[str, Key(PlaceText(_PATTERN, _PLACES))] = KEY
     sequence: Annotated[str | None, Key(_OPTIONAL)] = None
-    flow: Annotated[str | None, Key(Text(_PATTERN, _PLACES, "all are one flow"))] = None
-    id: Annotated[str | None, Key(Text(f"position|digest|{_PATTERN}", f"position, digest, {_PLACES}", "flow#sequence"))] = None
+    flow: Annotated[str | None, Key(PlaceText(_PATTERN, _PLACES, "all are one flow"))] = None
+    id: Annotated[str | None, Key(_ID)] = None
     type: Annotated[str | None, Key(_OPTIONAL)] = None
     time: Annotated[str | None, Key(_OPTIONAL)] = None
     previous: Annotated[str | None, Key(_OPTIONAL)] = None
@@ -119,7 +135,8 @@ class MappedDecoder(RecordDecoder[Event]):
             raise Refused(DeadLetterReason.NO_UNIT_OF_WORK, error)
         unit = checked_id(f"unit ({self._places['unit'].text})", unit)
         flow = found.id("flow") or FLOW
-        sequence = self._sequence(found.number("sequence"))
+        place = self._places.get("sequence")
+        sequence = self._sequence(found.number("sequence"), None if place is None else place.text)
         kind, previous = found.id("type"), found.id("previous")
         place = self._places.get("time")
         time = self._time(found.instant("time"), "time" if place is None else f"time ({place.text})")

@@ -84,7 +84,7 @@ class ForeignEventHandler:
             PermanentError: The handler failed, or its answer cannot be used.
             TooLarge: The messages together are too large.
         """
-        called = call_guarded(self._who, lambda: list(self._handler.handle(envelope, data, marks, now)), TransientError)
+        called = call_guarded(self._who, lambda: self._messages(envelope, data, marks, now), TransientError)
         made = call_guarded(self._who, lambda: self._notifications(called, envelope, marks))
         if sum([each.size for each in made]) > self._max_bytes:
             raise TooLarge(
@@ -93,6 +93,12 @@ class ForeignEventHandler:
             )
         return Handled(tuple(made), suppressed=not made)
 
+    def _messages(self, event: Event, data: Any, marks: Marks, now: Instant) -> list[Any]:
+        answer: Any = self._handler.handle(event, data, marks, now)
+        if not isinstance(answer, Iterable):
+            raise PermanentError(f"handle of {self._who} must yield EventMessage; it returned {_kind(answer)}")
+        return list(answer)
+
     def _notifications(self, messages: list[Any], event: Event, marks: Marks) -> list[Notification]:
         used: set[int] = set()
         return [self._notification(each, event, marks, used) for each in messages]
@@ -100,7 +106,7 @@ class ForeignEventHandler:
     def _notification(self, message: Any, event: Event, marks: Marks, used: set[int]) -> Notification:
         """Return the notification of a message. All types are verified, because foreign code made it."""
         if not isinstance(message, EventMessage):
-            raise PermanentError(f"{self._who} answered a {type(message).__name__}; answer with EventMessage")
+            raise PermanentError(f"handle of {self._who} must yield EventMessage; it yielded {_kind(message)}")
         index: Any = message.index
         value: Any = message.value
         key: Any = message.key
@@ -110,10 +116,9 @@ class ForeignEventHandler:
         if type(index) is not int or not 0 <= index < _MAX_INDEX or index in used:
             raise PermanentError(f"{self._who} gave the index {index!r:.50}; number the messages of an event, each once, from 0")
         used.add(index)
-        if not (isinstance(value, bytes | None) and isinstance(key, bytes | None)):
-            raise PermanentError(
-                f"{self._who} gave a {type(value).__name__} as value and a {type(key).__name__} as key; give bytes"
-            )
+        for field, given in (("value", value), ("key", key)):
+            if not isinstance(given, bytes | None):
+                raise PermanentError(f"{self._who} gave {_kind(given)} as {field}; give bytes or None")
         identifier, record = notification_id(event.unit, event.event_id, index), event.record
         ours = (
             (NOTIFICATION_ID, identifier.encode()),
@@ -135,6 +140,10 @@ class ForeignEventHandler:
         if (reserved := find_reserved(own)) is not None:
             raise PermanentError(f"{self._who} gave the header {shown(reserved)}, which is the service's; choose another name")
         return own
+
+
+def _kind(given: Any) -> str:
+    return "None" if given is None else f"an object of type {type(given).__name__}"
 
 
 def _plain(found: bytes | None) -> bytes | None:

@@ -1,5 +1,7 @@
 """IPF's data envelopes: the events of a payment, with the objects that they carry (docs/contract.md, section 4)."""
 
+from typing import ClassVar
+
 import msgspec
 
 from resequencer.event import Event
@@ -66,6 +68,11 @@ class DataEnvelope(Event, frozen=True, gc=False):
     sequence and all object bodies. `entity` is that of the processing context if it is a valid id. `parts` names the objects
     except process objects: by their type, `pdsData:` and the name, `customData:` and the key.
     """
+
+    CONFLICT: ClassVar[str] = (
+        "envelope id {id!r} was seen before with another flow, sequence or object body; "
+        "if both envelopes are intended, requeue this one under an id of its own"
+    )
 
     mds_objects: tuple[MdsObject, ...] = ()
     pds_objects: tuple[PdsObject, ...] = ()

@@ -9,6 +9,9 @@ from resequencer.clock import Instant
 from resequencer.event import Event
 from resequencer.strategies.port import Rank, StrategyState
 
+WINDOW = "window"
+"""What an event waits for."""
+
 
 class OrderBy(StrEnum):
     TIME = "time"
@@ -80,7 +83,7 @@ class Window:
 
     def missing(self, state: Released, envelope: Event) -> str:
         del state, envelope
-        return "window"
+        return WINDOW
 
 
 def _time_of(envelope: Event) -> int:

@@ -201,11 +201,7 @@ def _refuse_known(turn: Turn, envelope: Event, digest: bytes) -> None:
     if digest == envelope.digest:
         turn.duplicates += 1
         return
-    error = (
-        f"envelope id {envelope.event_id!r} was seen before with another flow, sequence or object body; "
-        "if both envelopes are intended, requeue this one under an id of its own"
-    )
-    turn.dead_letter(envelope.record, DeadLetterReason.CONFLICTING_DUPLICATE, error)
+    turn.dead_letter(envelope.record, DeadLetterReason.CONFLICTING_DUPLICATE, envelope.CONFLICT.format(id=envelope.event_id))
 
 
 def _queue(turn: Turn, envelope: Event) -> None:

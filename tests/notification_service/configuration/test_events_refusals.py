@@ -34,8 +34,12 @@ FACTS = f"{P}.aggregation.enabled"
 @pytest.mark.parametrize(
     ("text", "key", "problem"),
     [
-        (f"{P}.handler = payments", f"{P}.handler", "only events.format = ipf brings; choose another"),
-        (f"{R}.strategy = FULL_PAIN001", f"{R}.strategy", "waits for the parts of payments, which only events.format = ipf"),
+        (
+            f"{P}.handler = payments",
+            f"{P}.handler",
+            "is payments (the default), which handles only events.format = ipf; set",
+        ),
+        (f"{R}.strategy = FULL_PAIN001", f"{R}.strategy", "choose SEQUENCE, STRICT_SEQUENCE, COMPLETE, PREVIOUS or WINDOW"),
         (f"{R}.stash-timeout = learned", f"{R}.stash-timeout", "is learned, from the archived envelopes of payments, which only"),
         (f"{FACTS} = true", FACTS, f"only {I}.events.format = ipf brings payments to count"),
         (f"{I}.events.format = ipf\n{FACTS} = true", FACTS, f"and {P}.handler = pass-through reports none: set it to false"),
@@ -54,6 +58,12 @@ FACTS = f"{P}.aggregation.enabled"
         (f'{M}.unit = "value:a..b"', f"{M}.unit", "key, header:NAME, key:PATH or value:PATH"),
         (f'{M}.previous = "headers:x"', f"{M}.previous", "key, header:NAME, key:PATH or value:PATH"),
         (f"{R}.strategy = PREVIOUS\n{M} {{ id = key, previous = key }}", f"{M}.previous", f"is the place of {M}.id too"),
+        (f'{M}.unit = "value:$.order.id"', f"{M}.unit", '"value:$.order.id": a path has no $ and no /; write value:order.id'),
+        (f'{M}.time = "key:/order/at"', f"{M}.time", "write key:order.at"),
+        (f'{M}.id = "value:$[0]"', f"{M}.id", "write value:0"),
+        (f'{M}.type = "value:$"', f"{M}.type", "write value:PATH"),
+        (f"{P}.handler = passthrough", f"{P}.handler", "did you mean pass-through?"),
+        (f"{R}.strategy = sequence", f"{R}.strategy", "did you mean SEQUENCE?"),
         (f"{I}.events.format = protobuf", f"{I}.events.format", "ipf, cloudevents, mapped"),
         (f'{I}.events.replaces = "two words"', f"{I}.events.replaces", "the name of a format"),
     ],
@@ -89,6 +99,7 @@ def test_a_strategy_of_ones_own_that_orders_by_times_is_refused_with_data_envelo
         f"{P} {{ target-type = report-xml, settings = no-such-file.csv }}",
         f"{R} {{ custom-data-keys = [A], pds-data-keys = [B], first-sequence = any, required-parts = [x] }}",
         f'{M}.time = "value:at"',
+        f'{M}.type = "value:$type"',
         f'{I}.events.replaces = "my.module:Class-2"',
     ],
 )

@@ -5,6 +5,7 @@ import pytest
 from notification_service.configuration.schema import SCHEMA
 from notification_service.connectors.jms.settings import QueueParts
 from notification_service.connectors.mqtt.settings import TopicFilters
+from notification_service.events.mapped import PlaceText
 from resequencer.keys.list_types import Choices, Durations, Names, Networks, Statuses, Urls, Wholes
 from resequencer.keys.value_types import (
     Choice,
@@ -82,6 +83,7 @@ WRONG = {
         "[{ queue = A, selector = 5 }]",
         '[{ queue = A, selector = "a\\nb" }]',
     ],
+    PlaceText: ["5", "true", "nonsense", '""', '"value:a..b"', "{ a = 1 }", "3s"],
     Statuses: ["404", "[99]", "[600]", "[404, 404]", "[a]", "null", "{ a = 1 }"],
     Number: ["true", "null", "some", "-0.5", "[1]", "1e99", '"nan"', "inf", "3s", "{ a = 1 }", "9" * 400],
 }
@@ -120,6 +122,24 @@ def test_a_known_key_in_the_wrong_place_is_refused_with_its_right_place(refused)
 
 def test_a_mistyped_option_is_refused_with_the_nearest_one(refused):
     assert "did you mean SEQUENCE?" in refused(f"{R}.strategy = SEQENCE")[f"{R}.strategy"]
+
+
+KAFKA = f"{I}.transport = kafka\n{P}.transport = kafka\n"
+INPUT, OUTPUT, DEAD = f"{I}.kafka.consumer.topic", f"{P}.kafka.producer.topic", f"{P}.dead-letters.topic"
+
+
+@pytest.mark.parametrize(
+    ("key", "other", "why"),
+    [
+        (OUTPUT, INPUT, "the topic that the service reads"),
+        (DEAD, INPUT, "the topic that the service reads"),
+        (DEAD, OUTPUT, "so that readers could not tell dead letters from notifications"),
+    ],
+)
+def test_input_output_and_dead_letters_are_three_topics(loaded, refused, key, other, why):
+    same = f"{key} = same\n{other} = same\n"
+    assert refused(KAFKA + same) == {key: f"is also {other}, {why}; name another one"}
+    loaded(f"{same}{P}.transport = file\n{I}.transport = file")
 
 
 def test_a_size_that_reads_as_minutes_is_refused_with_the_remedy(refused):

@@ -125,6 +125,19 @@ def test_without_a_needed_sequence_a_record_is_refused() -> None:
     assert refused({"n": "x"}, sequence="value:n")[0] is DeadLetterReason.INVALID_SEQUENCE
 
 
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        (None, "sequence (header:n) is missing; send it, or correct events.mapped.sequence"),
+        (b"x7", f"sequence (header:n) is 'x7'; send an integer from 1 to {2**53 - 1}"),
+        (b"0", f"sequence (header:n) is '0'; send an integer from 1 to {2**53 - 1}, or set resequencer.first-sequence = 0"),
+    ],
+)
+def test_an_error_of_a_sequence_names_its_place(given: bytes | None, error: str) -> None:
+    headers = () if given is None else (("n", given),)
+    assert refused({}, headers=headers, sequence="header:n")[1] == error
+
+
 def test_ids_by_position_are_never_equal_and_those_by_digest_are_if_the_contents_are() -> None:
     assert event_in({}, id="position", needs_sequence=False).event_id == "events-2@41"
     one = event_in({"a": 1}, id="digest", needs_sequence=False)

@@ -93,12 +93,11 @@ def test_anything_else_that_it_raises_costs_the_event_and_names_it(error: BaseEx
 @pytest.mark.parametrize(
     ("message", "said"),
     [
-        ("text", "answered a str; answer with EventMessage"),
         (EventMessage(-1, b""), "gave the index -1"),
         (EventMessage(True, b""), "gave the index True"),
         (EventMessage(2**31, b""), "gave the index 2147483648"),
-        (EventMessage(0, "text"), "gave a str as value and a bytes as key; give bytes"),  # type: ignore[arg-type]
-        (EventMessage(0, b"", "key"), "gave a bytes as value and a str as key; give bytes"),  # type: ignore[arg-type]
+        (EventMessage(0, "text"), "gave an object of type str as value; give bytes or None"),  # type: ignore[arg-type]
+        (EventMessage(0, b"", "key"), "gave an object of type str as key; give bytes or None"),  # type: ignore[arg-type]
         (EventMessage(0, b"", headers=((5, b""),)), "gave a header with the name 5"),  # type: ignore[arg-type]
         (EventMessage(0, b"", headers=(("", b""),)), "gave a header with the name ''"),
         (EventMessage(0, b"", headers=(("a", "b"),)), "raised TypeError"),  # type: ignore[arg-type]
@@ -110,6 +109,20 @@ def test_an_answer_that_cannot_be_used_costs_the_event_and_says_why(message: Any
     with pytest.raises(PermanentError) as raised:
         handled(lambda: [message])
     assert str(raised.value).startswith(f"handler own:Own {said}")
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        (None, "returned None"),
+        (5, "returned an object of type int"),
+        ([None], "yielded None"),
+        (["text"], "yielded an object of type str"),
+    ],
+)
+def test_an_answer_without_messages_costs_the_event_and_says_what_it_must_yield(answer: Any, what: str) -> None:
+    with pytest.raises(PermanentError, match=f"^handle of handler own:Own must yield EventMessage; it {what}$"):
+        handled(lambda: answer)
 
 
 def test_an_index_is_given_once() -> None:

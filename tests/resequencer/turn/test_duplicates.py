@@ -5,6 +5,7 @@ import pytest
 from harness.driving import Envelopes, drive
 
 from resequencer.dead_letter import DeadLetterReason
+from resequencer.event import Event
 from resequencer.unit import REMEMBERED_ENVELOPES, Unit
 
 
@@ -61,3 +62,16 @@ def test_an_id_is_found_only_where_an_id_stands():
     assert unit.find_digest(crossing) is None
     unit.handled += crossing + b"digestof"
     assert unit.find_digest(crossing) == b"digestof"
+
+
+def test_the_error_of_a_conflict_says_what_can_differ_in_its_format_and_what_to_do(envelopes):
+    unit, first = drive("SEQUENCE"), envelopes(1)
+    event = Event(first.unit, first.flow, 3, "order-1", bytes(8), bytes(8), first.record)
+    unit.arrive(first, envelopes.again(first, digest=b"otherone"), event, msgspec.structs.replace(event, digest=b"otherone"))
+    of_payments, of_others = (each.error for each in unit.dead)
+    assert of_payments.startswith("envelope id ")
+    assert "another flow, sequence or object body; if both envelopes are intended, requeue this one" in of_payments
+    assert of_others == (
+        "event id 'order-1' was seen before with another key, flow, sequence, type, time, previous or value; "
+        "send the other event under an id of its own, and discard this one"
+    )

@@ -13,6 +13,7 @@ import pytest
 
 from guardian.ports import Channel, OutputRecord, PartitionOutput, Position, TransportUnavailable
 from notification_service.command_line import main
+from notification_service.configuration.resolution import find_shipped
 from notification_service.connectors.files.dead_letters import ActionsFile
 from notification_service.connectors.files.rotated_names import find_rotated
 from notification_service.connectors.files.settings import FileSettings
@@ -677,3 +678,39 @@ def test_a_value_of_other_events_that_is_not_text_is_edited_from_a_file_to_the_b
     assert edit(store, b"\x00\xff\r\nmended", "--anyway", *settings)[0] == 0
     (line,) = store.requeued()
     assert (decode_line(line).value, decode_line(line).key) == (b"\x00\xff\r\nmended", b"\xfe")
+
+
+MAPPED = """
+ipf.processing-data.ingress.events { format = mapped, mapped.sequence = "PLACE" }
+payment-status-notification { handler = pass-through, resequencer.strategy = SEQUENCE }
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "remedy"),
+    [
+        (
+            "header:version",
+            "; edit changes the value alone, and sequence comes from header:version: append a corrected record to the input and "
+            "discard this one\n",
+        ),
+        (
+            "value:version",
+            "; edit changes the value alone: if headers or key are wrong, append a corrected record and discard this one; use "
+            "--anyway to send it all the same\n",
+        ),
+    ],
+)
+def test_a_flaw_in_a_header_is_no_matter_of_an_edit(store, place, remedy):
+    of_files = find_shipped(Path("conf/application.conf")).read_text()
+    Path("conf").mkdir()
+    Path("conf/application.conf").write_text(of_files + MAPPED.replace("PLACE", place))
+    store.set_aside(b"{}", reason="no-sequence")
+    code, out, _ = edit(store, b'{"at": 1}')
+    assert code == 1
+    assert out.endswith(f"sequence ({place}) is missing; send it, or correct events.mapped.sequence{remedy}")
+
+
+def test_proposed_edits_can_be_listed(store):
+    store.set_aside()
+    assert store.json("list", "--state", "edit-proposed") == (0, [])

@@ -23,8 +23,10 @@ def service(state: State = State.READY, at: int = NOW, *, is_running: bool = Tru
 NO_REPORT = ServiceReport(State.STARTING, report(Identity(1, "c", 0), State.STARTING, None, NOW), ())
 
 
-def story(until: str, kind: str = "deadline", hindrance: str | None = None, unread: int | None = None) -> UnitStory:
-    wait = Wait("sequence:2", kind, "2026-03-28T23:32:00Z", until, 1, 10)
+def story(
+    until: str, kind: str = "deadline", hindrance: str | None = None, unread: int | None = None, waits_for: str = "sequence:2"
+) -> UnitStory:
+    wait = Wait(waits_for, kind, "2026-03-28T23:32:00Z", until, 1, 10)
     nothing = (DeadLetters((), is_complete=True, searched=""), Left((), is_complete=True, searched=""))
     return UnitStory("u", "2026-03-28T23:33:00Z", "T-0", (), *nothing, wait, hindrance=hindrance, unread=unread)
 
@@ -33,6 +35,10 @@ def story(until: str, kind: str = "deadline", hindrance: str | None = None, unre
     ("given", "expected"),
     [
         (story("2026-03-28T23:35:10Z"), "At 2026-03-28T23:35:10Z (in 2 min 10 s) it is released, even if nothing came."),
+        (
+            story("2026-03-28T23:35:10Z", waits_for="window"),
+            "At 2026-03-28T23:35:10Z (in 2 min 10 s) its window ends, and what waits leaves in order.",
+        ),
         (
             story("2026-03-28T23:32:35Z", hindrance="The service does not run here: it waits until it is started"),
             "The service does not run here: it waits until it is started; its deadline was 2026-03-28T23:32:35Z (25 s ago).",
