@@ -266,5 +266,12 @@ def caused_by(headers: Headers, prefix: str) -> bytes:
     return named.get(DELIVERY_SOURCE_POSITION) or named.get(SOURCE_POSITION, b"")
 
 
+def unprefixed_mark(headers: Headers, prefix: str) -> Headers:
+    """Return the mark of a dead letter made of what may have left before; nothing if the headers do not say so, or have it."""
+    names = {name for name, _ in headers}
+    is_marked = f"{prefix}{POSSIBLE_DUPLICATE}" in names and bool(prefix)
+    return ((POSSIBLE_DUPLICATE, b"true"),) if is_marked else ()
+
+
 def _error_header(name: str, error: str) -> tuple[str, bytes]:
     return name, error[: _LONGEST_ERRORS[name]].encode("utf-8", "replace")

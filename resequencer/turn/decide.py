@@ -22,7 +22,6 @@ from resequencer.turn.waits import find_learned_wait_ms, find_waits
 from resequencer.unit import Entry, Ordered, Remainder, Unit, Wake, entry_of
 from resequencer.unit_codec import encode_entry, encode_state
 
-
 _OLD_DATA = object()
 """Stands for stored data of which nothing is known: whatever the unit has now is stored in their place."""
 
