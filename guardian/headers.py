@@ -266,5 +266,11 @@ def caused_by(headers: Headers, prefix: str) -> bytes:
     return named.get(DELIVERY_SOURCE_POSITION) or named.get(SOURCE_POSITION, b"")
 
 
+def mark_of_dead_letter(headers: Headers, prefix: str) -> Headers:
+    """Return the mark of the dead letter of a notification with these headers, if they have it under a prefix alone."""
+    is_marked = bool(prefix) and any(name == f"{prefix}{POSSIBLE_DUPLICATE}" for name, _ in headers)
+    return ((POSSIBLE_DUPLICATE, MARKED),) if is_marked else ()
+
+
 def _error_header(name: str, error: str) -> tuple[str, bytes]:
     return name, error[: _LONGEST_ERRORS[name]].encode("utf-8", "replace")

@@ -159,8 +159,12 @@ _EVENTS = "events="
 
 
 def named_source(source: str, events: str) -> str:
-    """Return what a header keeps of its log: its name, and the format of its events, if that is not the first one."""
-    return source if events == FIRST_FORMAT else f"{_EVENTS}{events} {source}"
+    """Return what a header keeps of its log: its name, and the format of its events, if that is not the first one.
+
+    A name that looks as if it began with a format gets its own in front.
+    """
+    is_plain = events == FIRST_FORMAT and not source.startswith(_EVENTS)
+    return source if is_plain else f"{_EVENTS}{events} {source}"
 
 
 def source_of(header: Header) -> tuple[str, str]:

@@ -137,7 +137,7 @@ class Undecodable(msgspec.Struct, frozen=True):
 
 class Rare(msgspec.Struct, frozen=True, gc=False):
     """What nearly no unit has: a head under retry, a remainder with the queue behind it, a hold, a deadline that an order set for
-    what is stashed now, and stashed records that are not decoded any more.
+    what is stashed now, stashed records that are not decoded any more, and stored data that the next turn replaces by its own.
 
     `queue` has the envelopes that arrived behind a `remainder`, in order of arrival. They are taken only when the remainder is
     worked off.
@@ -149,6 +149,7 @@ class Rare(msgspec.Struct, frozen=True, gc=False):
     hold: Hold | None = None
     deadline_at: Instant | None = None
     undecodable: tuple[Undecodable, ...] = ()
+    has_old_data: bool = False
 
 
 _NOTHING_RARE = Rare()

@@ -147,7 +147,8 @@ class UnitCodec(NamedTuple):
         """Return the unit as it was committed.
 
         If another strategy wrote the state and nothing waits in the unit, the strategy's state is new. Data and handled
-        ids are kept. So it is if the events were of another format; what waits then is taken again, as if it had just come.
+        ids are kept. If the events were of another format, the unit is new: an id of today may be equal to one of then, and
+        another data handler may have stored the data. What waits is taken again, as if it had just come.
 
         Raises:
             StorageRefused: A newer version wrote the unit, or it is damaged, or another data handler stored its data.
@@ -165,15 +166,17 @@ class UnitCodec(NamedTuple):
         is_as_before = stored.events == self.events
         state = self._strategy_state(snapshot, stored) if is_as_before else self.strategy.initial()
         unit = Unit(snapshot.unit, state, self.data_handler.empty)
-        unit.handled, unit.gathered_to = stored.handled, stored.gathered_to
-        if snapshot.data:
-            data = self._data(snapshot.unit, snapshot.data)
-            unit.keep(data, self.data_handler.size_of(data))
         if undecodable:
             unit.amend(undecodable=undecodable)
         if is_as_before:
+            unit.handled, unit.gathered_to = stored.handled, stored.gathered_to
+            if snapshot.data:
+                data = self._data(snapshot.unit, snapshot.data)
+                unit.keep(data, self.data_handler.size_of(data))
             _restore_waiting(unit, entries, stored)
         else:
+            if snapshot.data:
+                unit.amend(has_old_data=True)
             _restore_holding(unit, stored)
             if entries:
                 unit.amend(remainder=Remainder(), queue=tuple([unranked(each) for each in entries]))

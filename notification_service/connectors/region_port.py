@@ -24,6 +24,7 @@ from guardian.headers import (
     caused_by,
     cut_headers,
     dead_letter_headers,
+    mark_of_dead_letter,
 )
 from guardian.ports import Channel, OutputRecord, PartitionOutput, Polled, Position, TransportStatus
 from notification_service.connectors.kafka.core.records import BEGINNING_BYTES
@@ -212,7 +213,8 @@ def smaller(record: OutputRecord, problem: str, now: Instant) -> Iterator[Output
     dead_letter = record
     if record.channel is Channel.NOTIFICATIONS:
         ours = dead_letter_headers(DeadLetterReason.TOO_LARGE, problem, caused_by(record.headers, record.prefix), now)
-        dead_letter = OutputRecord(record.number, Channel.DEAD_LETTERS, record.key, (*record.headers, *ours), record.value)
+        headers = (*record.headers, *ours, *mark_of_dead_letter(record.headers, record.prefix))
+        dead_letter = OutputRecord(record.number, Channel.DEAD_LETTERS, record.key, headers, record.value)
         yield dead_letter
     elif record.channel is not Channel.DEAD_LETTERS:
         return

@@ -22,6 +22,9 @@ from resequencer.turn.waits import find_learned_wait_ms, find_waits
 from resequencer.unit import Entry, Ordered, Remainder, Unit, Wake, entry_of
 from resequencer.unit_codec import encode_entry, encode_state
 
+_OLD_DATA = object()
+"""Stands for stored data of which nothing is known: whatever the unit has now is stored in their place."""
+
 
 def take_turn(
     unit: Unit,
@@ -64,10 +67,15 @@ def run(turn: Turn, envelopes: Iterable[Event], wakes: Iterable[Wake], orders: I
 
 
 def begin(turn: Turn) -> None:
-    """Dead-letter what is not decoded any more, and go on with the remainder of the turn before."""
+    """Dead-letter what is not decoded any more, replace old data, and continue with the remainder of the turn before."""
     unit = turn.unit
     if unit.rare is None:
         return
+    if unit.rare.has_old_data:
+        unit.amend(has_old_data=False)
+        turn.data_before, turn.is_changed = _OLD_DATA, True
+        if unit.rare is None:
+            return
     if unit.rare.undecodable:
         _dead_letter_undecodable(turn)
     remainder = unit.remainder

@@ -212,7 +212,7 @@ def test_what_waits_is_read_again_under_a_lost_storage_and_marked_once(in_format
     assert [(each.sequence, each.is_possible_duplicate) for each in service.told] == [(1, False), (1, True)]
 
 
-@pytest.mark.parametrize("source", ["", "topic group", "a queue type = 'x' AND events='y'"])
+@pytest.mark.parametrize("source", ["", "topic group", "a queue type = 'x' AND events='y'", "events=x", "events=x topic group"])
 @pytest.mark.parametrize("events", [FIRST_FORMAT, "cloudevents", "package.module:Class-1"])
 def test_a_header_keeps_the_log_and_its_format(source: str, events: str) -> None:
     assert source_of(Header("token", 0, source=named_source(source, events))) == (source, events)

@@ -237,7 +237,7 @@ class Driven:
         for offset in change.stash_removed:
             del stash[offset]
         stash |= {each.offset: each for each in change.stash_added}
-        data = change.data or (self.stored.data if self.stored else None)
+        data = self.stored.data if change.data is None and self.stored else change.data
         self.stored = Snapshot("uow-1", change.state, data, tuple(stash[offset] for offset in sorted(stash)))
 
 

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from notification_service.payments.envelope import MAX_OBJECTS
 from notification_service.payments.payment_data import LATEST_OBJECTS
 from notification_service.payments.strategies import StrategySettings, make_strategy
-from resequencer.errors import ConfigurationError, TransientError
+from resequencer.errors import ConfigurationError, PermanentError, TransientError
 from resequencer.event import FIRST_FORMAT
+from resequencer.notification import Notification
 from resequencer.order import OrderKind
 from resequencer.record import Origin, Record
 from resequencer.storage_port import StorageRefused, WaitKind
@@ -305,12 +306,50 @@ def test_an_older_version_refuses_a_unit_of_a_named_format_by_its_number(envelop
     assert msgspec.msgpack.decode(in_format(unit, FIRST_FORMAT).state)[0] == 1
 
 
-def test_an_idle_unit_of_another_format_begins_afresh_with_its_handled_ids(envelopes):
+def test_an_idle_unit_of_another_format_begins_afresh_and_an_equal_id_is_no_duplicate(envelopes):
     unit, first = drive("SEQUENCE"), envelopes(1)
     unit.arrive(first)
-    restored = codec("SEQUENCE").restore(PARTITION, in_format(unit, "mapped-1"))
-    assert restored.state == unit.strategy.initial()
-    assert restored.find_digest(first.id_hash) == first.digest
+    unit.unit = codec("SEQUENCE").restore(PARTITION, in_format(unit, "mapped-1"))
+    assert unit.unit.is_like_new(unit.strategy.initial(), LATEST_OBJECTS.empty)
+    turn = unit.arrive(replace(first, digest=bytes(8)))
+    assert (turn.handled, turn.duplicates, [type(each) for each in turn.output]) == (1, 0, [Notification])
+
+
+class _Torn:
+    """A data handler that cannot read what another one has stored."""
+
+    def __getattr__(self, name):
+        return getattr(LATEST_OBJECTS, name)
+
+    def decode(self, stored):
+        raise PermanentError("not mine")
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
+def test_data_of_another_format_are_not_read_and_the_next_change_replaces_them(envelopes, waits, keeps):
+    """When they were read, what another data handler had stored ended the worker, after the new format was accepted."""
+    unit = drive("SEQUENCE")
+    unit.arrive(envelopes(1, mds=["PAIN_001"]), *([envelopes(3)] if waits else []))
+    assert unit.stored.data
+    restored = UnitCodec(unit.strategy, decoder().decode, _Torn()).restore(PARTITION, in_format(unit, "mapped-1"))
+    assert (restored.data, restored.data_bytes, restored.gathered_to) == (LATEST_OBJECTS.empty, 0, -1)
+    unit.unit = restored
+    turn = unit.arrive(envelopes(1, mds=["PAIN_001"])) if keeps else unit.wake(Wake.REMAINDER)
+    assert turn.change is not None
+    assert turn.change.data == LATEST_OBJECTS.encode(restored.data)
+    again = codec("SEQUENCE").restore(PARTITION, unit.stored)
+    assert (again.data, again.rare is None or not again.rare.has_old_data) == (restored.data, True)
+    assert (restored.data == LATEST_OBJECTS.empty) is not keeps
+    assert unit.arrive(envelopes(5)).change.data is None
+
+
+def test_a_unit_of_another_format_whose_actor_stops_is_stored_without_the_old_data(envelopes):
+    unit = drive("SEQUENCE")
+    unit.arrive(envelopes(1, mds=["PAIN_001"]))
+    unit.unit = codec("SEQUENCE").restore(PARTITION, in_format(unit, "mapped-1"))
+    assert (unit.wake(Wake.PASSIVATE).is_last, unit.wake(Wake.PASSIVATE).is_last) == (False, True)
+    assert not codec("SEQUENCE").restore(PARTITION, unit.stored).data_bytes
 
 
 def test_what_waits_in_a_unit_of_another_format_is_taken_again_as_if_it_had_just_come(envelopes):

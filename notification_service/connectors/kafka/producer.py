@@ -6,6 +6,7 @@ refused a transaction, the client sends the refused offsets along with the next 
 commit may be reported as done although a batch failed and the transaction was aborted.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -121,6 +122,9 @@ FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError)
 
 _CLOSE_SECONDS = 1
 
+_OF_A_TIME = re.compile(r"\bTimestamp -?\d+ of message\b|\binvalid timestamp\b")
+"""What the brokers write of records whose timestamps their topic does not take. No topic's name has a blank."""
+
 
 class NotTaken(Exception):
     """The brokers will never accept the record at index `at` of those to be sent. Nothing was committed."""
@@ -136,9 +140,12 @@ class NotTaken(Exception):
 
     @property
     def is_for_its_time(self) -> bool:
-        """Whether the topic does not take timestamps. Of several in a batch the client (3.0.12) keeps the broker's text alone."""
+        """Whether the topic does not take timestamps. Of several in a batch the client (3.0.12) keeps the broker's text alone.
+
+        Every text of a broker has the topic's name, which may be about timestamps, too.
+        """
         is_one = isinstance(self.error, errors.InvalidTimestampError)
-        return is_one or (isinstance(self.error, errors.InvalidRecordError) and "timestamp" in str(self.error).lower())
+        return is_one or (isinstance(self.error, errors.InvalidRecordError) and _OF_A_TIME.search(str(self.error)) is not None)
 
 
 class TransactionalProducer:
@@ -377,13 +384,15 @@ def _await(futures: Sequence[Any], flush: Callable[[], object]) -> None:
 def _raise_failure(futures: Sequence[Any]) -> None:
     """Raise the failure of a record that has one: neither flush nor commit reports it.
 
-    The client (3.0.12) fails all that was not sent yet with the error of a record that the brokers refuse. It was about the
-    largest of them if it was about the size.
+    The client (3.0.12) fails all that was not sent yet with the error of a record that the brokers refuse. The brokers answered
+    for that record's batch, and not for the others. If it is still unknown which one it was, the error was about the largest of
+    them if it was about the size.
     """
     failures = [NotTaken(at, each.exception) for at, each in enumerate(futures) if each.failed()]
     refused = [each for each in failures if isinstance(each.error, _NEVER_TAKEN)]
     if refused:
-        raise max(refused, key=lambda each: sum(futures[each.at].args[-_SIZES:]) if each.is_too_large else 0)
+        answered = [each for each in refused if futures[each.at]._produce_future.succeeded()]  # noqa: SLF001
+        raise max(answered or refused, key=lambda each: sum(futures[each.at].args[-_SIZES:]) if each.is_too_large else 0)
     if failures:
         raise failures[0].error
 

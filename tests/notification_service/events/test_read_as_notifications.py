@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from harness.receivers import receiver
+from msgspec.structs import replace
 
 from guardian.headers import OURS, UNIT_OF_WORK, find_ours, find_unit, own_texts
 from guardian.ports import Channel, OutputRecord
@@ -154,6 +155,16 @@ def test_the_dead_letter_of_what_is_too_large_to_leave_names_our_position() -> N
     assert dict(limits.fit(passed(), 0).headers)["dead-letter-source-position"] == b"IN-3@17"
     first = next(iter(smaller(passed(), "too large", 0)))
     assert dict(first.headers)["dead-letter-source-position"] == b"IN-3@17"
+
+
+@pytest.mark.parametrize("is_marked", [False, True])
+def test_the_dead_letter_of_what_is_too_large_to_leave_has_the_mark_as_any_dead_letter(is_marked: bool) -> None:
+    mark = (f"{OURS}possible-duplicate", b"true")
+    record = replace(passed(), headers=(*passed().headers, *([mark] if is_marked else [])))
+    limits = SizeLimits(TOPICS, {"OUT": 10, "DEAD": 9_000})
+    for headers in (limits.fit(record, 0).headers, *(each.headers for each in smaller(record, "too large", 0))):
+        assert [value for name, value in headers if name == "possible-duplicate"] == [b"true"] * is_marked
+    assert stored(limits.fit(record, 0).headers).letter.record.headers == record.headers
 
 
 def test_a_dead_letter_of_the_input_is_requeued_though_it_was_a_notification_before() -> None:

@@ -22,6 +22,7 @@ from guardian.headers import (
     caused_by,
     cut_headers,
     dead_letter_headers,
+    mark_of_dead_letter,
 )
 from guardian.ports import Channel, OutputRecord, TransportRefused
 from notification_service.connectors.kafka.core.client_options import KafkaTopics
@@ -72,7 +73,8 @@ class SizeLimits:
     def dead_letter(self, each: OutputRecord, problem: str, now: Instant) -> ProducerRecord:
         """Return the dead letter of a notification that its topic does not accept."""
         ours = dead_letter_headers(DeadLetterReason.TOO_LARGE, problem, caused_by(each.headers, each.prefix), now)
-        return self.fit(OutputRecord(each.number, Channel.DEAD_LETTERS, each.key, (*each.headers, *ours), each.value), now)
+        headers = (*each.headers, *ours, *mark_of_dead_letter(each.headers, each.prefix))
+        return self.fit(OutputRecord(each.number, Channel.DEAD_LETTERS, each.key, headers, each.value), now)
 
     def _producer_record(self, each: OutputRecord) -> ProducerRecord:
         number = _partition_of(each) if each.channel is Channel.ORDER_OUTCOMES else each.partition
