@@ -69,13 +69,11 @@ def run(turn: Turn, envelopes: Iterable[Event], wakes: Iterable[Wake], orders: I
 def begin(turn: Turn) -> None:
     """Dead-letter what is not decoded any more, replace old data, and continue with the remainder of the turn before."""
     unit = turn.unit
-    if unit.rare is None:
-        return
-    if unit.rare.has_old_data:
+    if unit.rare is not None and unit.rare.has_old_data:
         unit.amend(has_old_data=False)
         turn.data_before, turn.is_changed = _OLD_DATA, True
-        if unit.rare is None:
-            return
+    if unit.rare is None:
+        return
     if unit.rare.undecodable:
         _dead_letter_undecodable(turn)
     remainder = unit.remainder
