@@ -68,15 +68,13 @@ def run(turn: Turn, envelopes: Iterable[Event], wakes: Iterable[Wake], orders: I
 
 def begin(turn: Turn) -> None:
     """Dead-letter what is not decoded any more, replace old data, and continue with the remainder of the turn before."""
-    unit = turn.unit
-    if unit.rare is None:
+    unit, rare = turn.unit, turn.unit.rare
+    if rare is None:
         return
-    if unit.rare.has_old_data:
+    if rare.has_old_data:
         unit.amend(has_old_data=False)
         turn.data_before, turn.is_changed = _OLD_DATA, True
-        if unit.rare is None:
-            return
-    if unit.rare.undecodable:
+    if rare.undecodable:
         _dead_letter_undecodable(turn)
     remainder = unit.remainder
     if remainder is not None and not turn.is_spent:
