@@ -249,12 +249,17 @@ class Partitions:
                 _log.error(
                     "%s: what its source got acknowledged since the storage's last commit is lost", partition, extra=fields
                 )
-            self._heal(owned, position or Position(plan.offset, ""), plan.lost_orders)
+            self._fence(owned, position or Position(plan.offset, ""))
+            self._commit_heal(owned, plan.lost_orders)
+            self.heals += 1
         elif is_replaced:
             _log.warning(
                 "what is stored of %s is of another format of events. Output of records below offset %d is marked "
                 "possible-duplicate", partition, plan.heal_offset, extra=fields,
             )  # fmt: skip
+            # What is beyond a position, and that a sink is new, would be forgotten if this ended before the commit.
+            if position is not None and position.is_whole and not position.beyond:
+                self._fence(owned, position)
             self._commit_heal(owned)
         elif plan.must_mark:
             _log.warning(
@@ -285,12 +290,10 @@ class Partitions:
         lost = lost_by_heal(self._orders.find_without_outcome(partition), end, self._tools.clock.now())
         return replace(plan, orders=PartitionOrders(end, end), lost_orders=lost)
 
-    def _heal(self, owned: OwnedPartition, position: Position, lost: Sequence[OrderOutcome]) -> None:
-        """Publish the position unchanged, then commit the healing. The publication fails for a zombie, which must not heal."""
+    def _fence(self, owned: OwnedPartition, position: Position) -> None:
+        """Publish the position unchanged. This fails for a zombie, which must not heal, nor accept another format."""
         same = Position(position.offset, position.metadata)
         self._transport.publish([PartitionOutput(owned.partition, (), same)])
-        self._commit_heal(owned, lost)
-        self.heals += 1
 
     def _commit_heal(self, owned: OwnedPartition, lost: Sequence[OrderOutcome] = ()) -> None:
         commit = owned.healing_commit(self._tools.random_token(), lost)

@@ -131,7 +131,8 @@ def _plan(header: Header, pending: Sequence[Pending], position: Position | None,
     heal_offset = max(header.heal_offset, reached)
     offset = header.next_offset if header.next_offset is not None else log.start
     # The position stands on a commit that is gone. Its numbers may be of other output than those of the storage that came back:
-    # an owner of before may have continued there.
+    # an owner of before may have continued there. A position without metadata names no commit; what is then known to be published
+    # is what a file has behind it, and a file has one writer alone.
     to_publish = remaining if position is None or metadata is None else tuple(pending)
     return Takeover(offset, highest, heal_offset, to_publish, must_heal=True, has_expired=position is None)
 

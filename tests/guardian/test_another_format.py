@@ -1,6 +1,6 @@
 """What is stored was read in another format of events: the start is refused, unless an operator accepts duplicates."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 from harness.service_under_test import Service
 from msgspec.structs import replace
 
-from guardian.ports import Transport, TransportRefused, TransportStatus
+from guardian.ports import PartitionOutput, PublishRefused, Transport, TransportRefused, TransportStatus
 from guardian.takeover import named_source, source_of
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.events.identifiers import hash_id
@@ -187,6 +187,37 @@ def test_of_a_queue_what_may_come_again_under_new_offsets_is_marked_too(in_forma
     service.tell("u", 3)
     service.start().run()
     assert [(each.sequence, each.is_possible_duplicate) for each in service.told] == [(1, True), (2, True), (3, False)]
+
+
+class Zombie:
+    """The transport of a worker that has lost its partition while it was paused."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def publish(self, outputs: Sequence[PartitionOutput]) -> None:
+        raise PublishRefused(f"another worker publishes for {outputs[0].partition}")
+
+
+def test_a_worker_that_has_lost_the_partition_accepts_no_other_format(in_format: InFormat) -> None:
+    service = in_format(FIRST_FORMAT)
+    service.tell("u", 1)
+    service.tell("u", 3)
+    service.start().run()
+    service.stop()
+    service = in_format("mapped-1", FIRST_FORMAT)
+    service.around_transport = Zombie  # type: ignore[assignment]  # It has the rest of the inner one.
+    service.start().cycle.run_once()
+    service.kill()
+    service = in_format(FIRST_FORMAT)
+    service.around_transport = lambda transport: transport
+    service.tell("u", 2)
+    service.start().run()
+    assert service.sequences("u") == [1, 2, 3]
+    assert not any(each.is_possible_duplicate for each in service.told)
 
 
 def test_a_storage_that_ends_with_the_process_has_nothing_of_another_format(in_format: InFormat) -> None:
