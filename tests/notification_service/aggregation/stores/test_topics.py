@@ -289,7 +289,8 @@ def test_a_look_at_the_values_does_not_fill_the_log(
     write_values(stage, ("a", b"1"))
     with caplog.at_level("INFO", "resequencer"):
         assert restore(restoring, file) == {"a": b"1"}
-    assert not caplog.records
+    ours = [each for each in caplog.records if each.name.startswith("resequencer")]  # The client warns of a slow machine.
+    assert not ours
 
 
 @pytest.mark.parametrize(
