@@ -19,23 +19,23 @@ IN_WINDOW = f"{RESEQUENCER}.strategy=WINDOW", f"{RESEQUENCER}.reorder-window=60s
 PARTS = "[order.created, order.paid]"
 
 
-def each_strategy(**strategies: tuple[tuple[str, ...], str, int]) -> list[Any]:
-    """Return test parameters: overrides and numbering of each strategy, and its strikes in `make test`."""
+def each_strategy(**strategies: tuple[tuple[str, ...], str]) -> list[Any]:
+    """Return test parameters: overrides and numbering of each strategy."""
     return [
-        pytest.param(name, overrides, numbering, marks=pytest.mark.faults(all=4, night=2, short=short), id=name)
-        for name, (overrides, numbering, short) in strategies.items()
+        pytest.param(name, overrides, numbering, marks=pytest.mark.faults(all=4, night=2, short=0), id=name)
+        for name, (overrides, numbering) in strategies.items()
     ]
 
 
 @pytest.mark.parametrize(
     ("strategy", "overrides", "numbering"),
     each_strategy(
-        SEQUENCE=((PATIENT,), "shared", 2),
-        STRICT_SEQUENCE=((PATIENT, f"{RESEQUENCER}.strategy=STRICT_SEQUENCE"), "separate", 0),
-        PREVIOUS=((PATIENT, f"{RESEQUENCER}.strategy=PREVIOUS"), "mixed", 0),
-        COMPLETE=((PATIENT, f"{RESEQUENCER}.strategy=COMPLETE", f"{RESEQUENCER}.required-parts={PARTS}"), "mixed", 0),
-        WINDOW_BY_TIME=((*IN_WINDOW, f"{RESEQUENCER}.order-by=time"), "mixed", 0),
-        WINDOW_BY_SEQUENCE=((*IN_WINDOW, f"{RESEQUENCER}.order-by=sequence"), "shared", 0),
+        SEQUENCE=((PATIENT,), "shared"),
+        STRICT_SEQUENCE=((PATIENT, f"{RESEQUENCER}.strategy=STRICT_SEQUENCE"), "separate"),
+        PREVIOUS=((PATIENT, f"{RESEQUENCER}.strategy=PREVIOUS"), "mixed"),
+        COMPLETE=((PATIENT, f"{RESEQUENCER}.strategy=COMPLETE", f"{RESEQUENCER}.required-parts={PARTS}"), "mixed"),
+        WINDOW_BY_TIME=((*IN_WINDOW, f"{RESEQUENCER}.order-by=time"), "mixed"),
+        WINDOW_BY_SEQUENCE=((*IN_WINDOW, f"{RESEQUENCER}.order-by=sequence"), "shared"),
     ),
 )
 def test_killed_workers_and_brokers_cost_no_event_and_no_byte(
