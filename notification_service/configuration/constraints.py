@@ -160,7 +160,7 @@ def _orders_by_links(values: Values) -> bool:
     return bool(values[_STRATEGY] == "PREVIOUS")
 
 
-_HANDLER, _DATA_HANDLER = path_of(Notifications, "handler"), path_of(Notifications, "data_handler")
+_DATA_HANDLER = path_of(Notifications, "data_handler")
 _EVENTS_CONSTRAINTS = (
     _needs_ipf(
         _HANDLER,
