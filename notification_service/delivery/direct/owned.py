@@ -80,7 +80,9 @@ class Reading:
 
 
 def _unit_of(record: Record) -> bytes | None:
-    """Return the record's key, or the unit that our header names."""
+    """Return the record's key, or the unit that our header names, which nearly no record has: then no header is decoded."""
+    if not any(name.endswith(UNIT_OF_WORK) for name, _ in record.headers):
+        return record.key
     named = own_texts(record.headers).get(UNIT_OF_WORK)
     return record.key if named is None else named.encode()
 
