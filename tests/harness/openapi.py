@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Sequence
@@ -42,7 +43,7 @@ def describe(operations: Sequence[Operation]) -> str:
     """Return the text of the file."""
     bodies = [each.takes for each in operations if each.changes]
     answers = [each.answers for each in operations if not isinstance(each.answers, str)]
-    _, components = msgspec.json.schema_components([*bodies, *answers, Error], ref_template="#/components/schemas/{name}")
+    components = _components([*bodies, *answers, Error], "#/components/schemas/{name}")
     described = {
         "openapi": "3.1.0",
         "info": {"title": "Resequencer", "version": "1", "description": ABOUT},
@@ -54,6 +55,15 @@ def describe(operations: Sequence[Operation]) -> str:
         },
     }
     return json.dumps(described, indent=2, ensure_ascii=False) + "\n"
+
+
+def _components(structs: Sequence[type[msgspec.Struct]], reference: str) -> dict[str, dict[str, Any]]:
+    """Return the schemas by name. Their docstrings are without indentation, as msgspec gives them only since 0.23."""
+    _, components = msgspec.json.schema_components(structs, ref_template=reference)
+    return {
+        name: each | {"description": inspect.cleandoc(each["description"])} if "description" in each else each
+        for name, each in components.items()
+    }
 
 
 def operations() -> list[Operation]:
@@ -87,7 +97,7 @@ def _in_path(path: str) -> list[dict[str, Any]]:
 
 
 def _parameters(query: type[msgspec.Struct]) -> list[dict[str, Any]]:
-    _, components = msgspec.json.schema_components([query], ref_template="#/{name}")
+    components = _components([query], "#/{name}")
     whole = components[query.__name__]
     required = whole.get("required", [])
     return [
