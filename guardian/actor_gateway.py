@@ -10,16 +10,18 @@ from msgspec.structs import replace
 from thespian.actors import PoisonMessage
 
 from guardian.actor_system import make_actor_system
+from guardian.calls import Calls, CallsReport
 from guardian.guardian_actor import Escalated, Failure, Guardian, Stop, TakeTurns
 from guardian.partition_orders import Pauses
 from guardian.unit_registry import AT_ONCE, UnitRegistry, UnitRegistrySettings
 from resequencer.actor import Resequencer
 from resequencer.batch import Batch, TakeTurn, TurnsTaken, UnitKey
+from resequencer.call import Answer
 from resequencer.clock import Instant
 from resequencer.errors import ResequencerError, words_of
 from resequencer.event import Event
 from resequencer.record import Partition
-from resequencer.storage_port import Snapshot, Waits
+from resequencer.storage_port import Snapshot, WaitKind, Waits
 from resequencer.turn.turn import Turn, TurnContext
 from resequencer.unit import Ordered, Wake
 from resequencer.unit_codec import Decode, UnitCodec
@@ -104,11 +106,13 @@ class ActorGateway:
 
     _broken_by: ActorsFailed | None = None
 
-    def __init__(self, context: TurnContext, decode: Decode, settings: UnitRegistrySettings) -> None:
+    def __init__(self, context: TurnContext, decode: Decode, settings: UnitRegistrySettings, calls: Calls | None = None) -> None:
+        """With `calls` the handler waits."""
         codec = UnitCodec(context.strategy, decode, context.data_handler, context.strategy_key, context.events)
-        context = replace(context, stores_turns=settings.can_reload)
+        context = replace(context, stores_turns=settings.can_reload, waits=calls is not None)
         resequencer = type("WorkerResequencer", (Resequencer,), {"context": context, "codec": codec})
         self._budget_bytes = settings.budget_bytes
+        self._calls = calls
         self._registry = UnitRegistry(settings)
         self._system = make_actor_system()
         self._guardian = self._system.createActor(type("WorkerGuardian", (Guardian,), {"resequencer": resequencer}))
@@ -119,12 +123,17 @@ class ActorGateway:
     def arm(self, partition: Partition, waiting: Iterable[tuple[str, Waits]]) -> None:
         """Take over the waiting units of a partition. A unit is loaded only when it is woken or gets an envelope."""
         for unit, waits in waiting:
-            self._registry.arm(UnitKey(partition, unit), waits)
+            key = UnitKey(partition, unit)
+            self._registry.arm(key, waits)
+            if self._calls is not None and waits.kind is WaitKind.CALL:
+                self._calls.wait_for(key)
 
     @_whole
     def drop(self, partition: Partition) -> None:
         """Drop the units of a partition that is no longer assigned from memory, without deciding anything."""
         self._stop(self._registry.drop(partition))
+        if self._calls is not None:
+            self._calls.drop(partition)
         self._wakes = {key: wake for key, wake in self._wakes.items() if key.partition != partition}
 
     @_whole
@@ -146,7 +155,8 @@ class ActorGateway:
         `read_to` is the offset up to which each partition has been read, including this poll. `ends` is where its log ended when
         the poll began. About `limit` units are woken at once. Actors of idle units are stopped.
         """
-        dues = self._registry.dues(polled_at, read_to, ends, limit, frozenset(units))
+        to_call = () if self._calls is None else self._calls.wakes()
+        dues = self._registry.dues(polled_at, read_to, ends, limit, frozenset(units), to_call)
         for key in dues.stops:
             self._registry.deactivate(key)
         self._stop(dues.stops)
@@ -161,11 +171,12 @@ class ActorGateway:
         arrivals: Mapping[UnitKey, tuple[Event, ...]],
         snapshots: Mapping[UnitKey, Snapshot],
         orders: Mapping[UnitKey, tuple[Ordered, ...]] = {},
+        answers: Mapping[UnitKey, Answer] = {},
     ) -> Decided:
-        """Decide about the arrivals, each unit's envelopes in order of arrival, about the orders, and about the units to wake.
+        """Decide about the arrivals, each unit's envelopes in order of arrival, the orders, the answers, and the units to wake.
 
-        The turns are those of remainders, of units to wake, of units with new envelopes, then of units with orders. They run in
-        this order, one after the other. The output budget of a turn depends on the turns before it.
+        The turns are those of remainders, of units with answers, of units to wake, of units with new envelopes, then of units
+        with orders. They run in this order, one after the other. The output budget of a turn depends on the turns before it.
 
         Raises:
             Escalated: A unit failed, and the worker must end.
@@ -173,24 +184,58 @@ class ActorGateway:
         """
         wakes, self._wakes = self._wakes, {}
         keys: Iterable[UnitKey] = arrivals
-        if wakes or orders:
+        if wakes or orders or answers:
             left_over = [key for key, wake in wakes.items() if wake is Wake.REMAINDER]
-            keys = dict.fromkeys((*left_over, *wakes, *arrivals, *orders))
+            keys = dict.fromkeys((*left_over, *answers, *wakes, *arrivals, *orders))
         registry, batch = self._registry, Batch(now, self._budget_bytes)
         turns: list[TakeTurn] = []
         for key in keys:
             registry.activate(key)
             woken = (wakes[key],) if key in wakes else ()
-            turns.append(TakeTurn(key, arrivals.get(key, ()), woken, batch, snapshots.get(key), orders=orders.get(key, ())))
+            came, ordered, snapshot = arrivals.get(key, ()), orders.get(key, ()), snapshots.get(key)
+            turns.append(TakeTurn(key, came, woken, batch, snapshot, orders=ordered, answer=answers.get(key)))
         batch.out = len(turns)
         if turns:
             self._ask(TakeTurns(batch, turns), TurnsTaken)
         for turn in batch.turns:
             registry.note(turn, now)
+        if self._calls is not None:
+            for turn in batch.turns:
+                self._calls.note(turn)
         for key in batch.postponed:
             registry.postpone(key, now)
         self._tell_of_servers()
         return Decided(batch.turns, registry.next_wake_at, registry.is_blocked)
+
+    @_whole
+    def take_answers(self) -> Mapping[UnitKey, Answer]:
+        """Return the answers of calls, as many as one cycle has room for. `decide` must get those of partitions still owned."""
+        return {} if self._calls is None else self._calls.take(self._budget_bytes)
+
+    @_whole
+    def begin_calls(self) -> None:
+        """Begin calls. All turns that have prepared one are committed, or their partitions are dropped."""
+        if self._calls is not None:
+            self._calls.begin()
+
+    @_whole
+    def calls_due_in_ms(self) -> int | None:
+        """Return after how many milliseconds a call needs the next cycle; None if none does."""
+        return None if self._calls is None else self._calls.due_in_ms()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so many units wait for their handler that nothing more should be read."""
+        return self._calls is not None and self._calls.is_behind
+
+    @_whole
+    def finish_calls(self, seconds: float) -> bool:
+        """Begin no more calls, and wait for an answer. Return whether calls are still under way."""
+        return self._calls is not None and self._calls.finish(seconds)
+
+    def report_calls(self) -> CallsReport | None:
+        """Report the calls, for operators; None if the handler does not wait."""
+        return None if self._calls is None else self._calls.report()
 
     @_whole
     def active(self) -> Mapping[Partition, Collection[str]]:
@@ -206,6 +251,8 @@ class ActorGateway:
         return UnitsReport(*counts, waits, each.unavailable, each.held)
 
     def close(self) -> None:
+        if self._calls is not None:
+            self._calls.close()
         self._system.shutdown()
 
     def _stop(self, units: Collection[UnitKey]) -> None:

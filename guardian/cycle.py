@@ -75,7 +75,7 @@ class Cycle:
         self._tools = tools
         self._settings = settings
         self._next_wake_at: Instant | None = None
-        self._is_blocked = False
+        self._is_blocked = self._is_finishing = False
         self.partitions = Partitions(servers, tools, settings)
         self._batch_size = BatchSize(settings.batch_size, _CYCLE_MS)
         self._portions = PublicationSize(self._transport, tools.clock, settings.portion_bytes)
@@ -118,6 +118,7 @@ class Cycle:
         self.region.enter(RegionState.CHECKPOINTING)
         committed = self._commit_all(polled.next_offsets, arrivals, turns, orders)
         committed_at = self._tools.clock.now()
+        self._actors.begin_calls()
         self.region.enter(RegionState.PUBLISHING)
         # Partitions in which nothing happened are included: their last positions may not have been due yet.
         self._publish([owned for owned in self.partitions.owned.values() if self._has_news(owned, committed_at)])
@@ -151,6 +152,15 @@ class Cycle:
             except OwnershipLost as error:
                 self.partitions.lose(partition, error)
         return gone
+
+    def finish_calls(self, seconds: float) -> None:
+        """Take up the answers of the calls under way, as far as they come in this time. No other call begins, nothing is read.
+
+        Raises: as `run_once`.
+        """
+        self._is_finishing, end = True, self._tools.clock.now() + round(1_000 * seconds)
+        while self._actors.finish_calls(max(0.0, (end - self._tools.clock.now()) / 1_000)) and self._tools.clock.now() < end:
+            self.run_once()
 
     def close(self) -> None:
         """Publish the positions that moved since they were last published. Called once, when the worker shuts down."""
@@ -188,10 +198,15 @@ class Cycle:
     def _poll(self, now: Instant) -> Polled:
         wakes_at = [each for each in (self._next_wake_at, self.partitions.postponed_takeovers.next_at) if each is not None]
         idle_ms = max(0, min([self._settings.idle_ms, *(each - now for each in wakes_at)]))
+        if (calls_ms := self._actors.calls_due_in_ms()) is not None:
+            idle_ms = min(idle_ms, calls_ms)
         at_once = 1 if self._is_blocked else self._at_once
         capacities = self._capacities()
         full = [name for name, room in capacities.items() if not room]
-        full += [name for name, owned in self.partitions.owned.items() if owned.orders.is_paused]
+        is_behind = self._actors.is_behind
+        full += [name for name, owned in self.partitions.owned.items() if is_behind or owned.orders.is_paused]
+        if self._is_finishing:
+            return self._transport.poll(0, 0)
         return self._transport.poll(min([at_once, *(each for each in capacities.values() if each)]), idle_ms, full)
 
     @property
@@ -268,15 +283,17 @@ class Cycle:
             for name, owned in self.partitions.owned.items()
         }
         ordered = {UnitKey(name, unit): tuple(orders) for name, each in taken.items() for unit, orders in each.of_units.items()}
-        units = tuple(dict.fromkeys((*arrivals.envelopes, *ordered)))
+        answers = self._actors.take_answers()
+        units = tuple(dict.fromkeys((*arrivals.envelopes, *ordered, *answers)))
         prepared = self._actors.prepare(polled_at, units, read_to, polled.ends, self._batch_size.at_once)
         snapshots = self._load(prepared.unknown)
         owned = self.partitions.owned
         self._note_activity(prepared.stopped, arrivals, read_to, polled.log_ends)
         known = {key: came for key, came in arrivals.envelopes.items() if key.partition in owned}
         orders = {key: each for key, each in ordered.items() if key.partition in owned}
+        answered = {key: each for key, each in answers.items() if key.partition in owned}
         began_at = self._tools.clock.now()
-        decided = self._actors.decide(began_at, known, snapshots, orders)
+        decided = self._actors.decide(began_at, known, snapshots, orders, answered)
         self._check_drain(max(len(arrivals.envelopes), len(decided.turns)), self._tools.clock.now() - began_at)
         self._next_wake_at, self._is_blocked = decided.next_wake_at, decided.is_blocked
         return decided.turns

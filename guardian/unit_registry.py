@@ -7,7 +7,7 @@ from itertools import islice
 import msgspec
 from msgspec.structs import replace
 
-from guardian.dependencies import Dependencies
+from guardian.calls import Dependencies
 from guardian.partition_orders import Pauses, is_paused, paused_ms, pauses_by_this_clock
 from guardian.timers import Backlog, Timers, UnfinishedTurns
 from resequencer.batch import UnitKey
@@ -30,6 +30,8 @@ _DEADLINE = WaitKind.DEADLINE
 _WAKES = {WaitKind.RETRY: Wake.RETRY, WaitKind.HELD: Wake.HOLD_OVER}
 """The kinds of waits that wake their unit as soon as they are due."""
 
+_WITHOUT_TIMER = (WaitKind.REMAINDER, WaitKind.CALL)
+
 _END_UNKNOWN_MS = 200
 """How long a deadline is postponed if nothing says where the log of its partition ends."""
 
@@ -42,9 +44,10 @@ class UnitRegistrySettings(msgspec.Struct, frozen=True):
 
     `stash_bytes` bounds the records and data of the units in memory. `can_reload` is set if the storage keeps units that
     leave memory. Without it a unit leaves memory only when it is idle, after a turn that says what is to be stored. A unit that
-    waits for a server leaves memory if it stashes more than `unit_stash` envelopes or `unit_bytes`, unless an envelope for it
-    arrives in the same poll. `budget_bytes` is about the maximum output of one turn; that of a cycle is two to four times as
-    much. `longest_pause_ms` is the longest pause before an attempt, `longest_deadline_ms` the longest wait for a deadline.
+    waits for a server or for its handler leaves memory if it stashes more than `unit_stash` envelopes or `unit_bytes`, unless an
+    envelope for it arrives in the same poll. `budget_bytes` is about the maximum output of one turn; that of a cycle is two to
+    four times as much. `longest_pause_ms` is the longest pause before an attempt, `longest_deadline_ms` the longest wait for a
+    deadline.
     """
 
     idle_timeout_ms: int = 30_000
@@ -211,7 +214,7 @@ class UnitRegistry:
         self._remember(key, waits)
         if known is not None and waits is not None and _dependency(waits) is not None and waits.wakes_at == known.wakes_at:
             self._dependencies.put_back(key, now)  # The turn ended before the handler could call the server.
-        else:
+        elif waits is None or waits.kind is not WaitKind.CALL:  # The answer shows whether the server is available.
             self._dependencies.note(key, _dependency(waits), now)
         if waits is None:
             self._unfinished.note(key, None, has_output=False)
@@ -240,12 +243,13 @@ class UnitRegistry:
         ends: Mapping[Partition, int],
         limit: int = AT_ONCE,
         spoken_to: Container[UnitKey] = (),
+        to_call: Iterable[UnitKey] = (),
     ) -> Dues:
         """Return the units that are due at `now`.
 
         `read_to` is how far each partition was read, `ends` where its log ended when that read began. About `limit` units are
         returned; the others are due again at once. Units that are `spoken_to` have envelopes in this poll: their actors do not
-        stop after a release, because they would be loaded again at once.
+        stop after a release, because they would be loaded again at once. `to_call` are those whose handler can be called.
         """
         self._follow_clock(now)
         wakes = dict.fromkeys(self._unfinished.first(limit, self._settings.budget_bytes), Wake.REMAINDER)
@@ -273,6 +277,8 @@ class UnitRegistry:
             else:  # The unit began to wait again, or the clock was set back, while the backlog was read.
                 self._arm(key, waits)
         wakes |= dict.fromkeys(self._dependencies.take(now, limit), Wake.RETRY)
+        for key in to_call:
+            wakes.setdefault(key, Wake.CALL)
         self._is_behind = max(len(idle), len(due), len(caught_up)) >= limit or bool(self._over)
         for key in (*self._heaviest(), *self._longest_silent()):
             if self._settings.can_reload:
@@ -358,12 +364,12 @@ class UnitRegistry:
     def drop(self, partition: Partition) -> list[UnitKey]:
         """Forget a partition, and return its units that had an actor."""
         gone = [key for key in self._active if key.partition == partition]
-        self._dependencies.drop(partition)
         for key in gone:
             self.deactivate(key)
         for key in [key for key in self.waits if key.partition == partition]:
             self._remember(key, None)
             self._timers.disarm(key)
+        self._dependencies.drop(partition)
         self._pauses.pop(partition, None)
         self._backlog.drop(partition)
         self._unfinished.drop(partition)
@@ -379,14 +385,15 @@ class UnitRegistry:
     def _arm(self, key: UnitKey, waits: Waits, *, has_output: bool = False) -> None:
         """Set the timer of a waiting unit.
 
-        A unit with a remainder gets no timer: it waits in the queue of remainders. A deadline of a paused partition gets none.
+        A unit with a remainder gets no timer: it waits in the queue of remainders. Nor does one whose handler is called. A
+        deadline of a paused partition gets none.
         """
         self._unfinished.note(key, waits, has_output=has_output)
         self._set_timer(key, waits)
 
     def _set_timer(self, key: UnitKey, waits: Waits) -> None:
         pauses = self._pauses.get(key.partition) if waits.kind is _DEADLINE else None
-        if (pauses and is_paused(pauses)) or waits.kind is WaitKind.REMAINDER:
+        if (pauses and is_paused(pauses)) or waits.kind in _WITHOUT_TIMER:
             self._timers.disarm(key)
         else:
             self._timers.arm(key, waits.wakes_at + paused_ms(pauses, waits.since) if pauses else waits.wakes_at)
@@ -400,15 +407,21 @@ class UnitRegistry:
         known = self.waits.get(key)
         self.stashed += (waits.stashed if waits else 0) - (known.stashed if known else 0)
         self.held += _is_held(waits) - _is_held(known)
-        self._dependencies.remember(_dependency(known), _dependency(waits))
+        self._dependencies.remember(self._server_of(key, known), self._server_of(key, waits))
         if waits is not None:
             self.waits[key] = waits
         elif known is not None:
             del self.waits[key]
             self._ahead.pop(key, None)
 
+    def _server_of(self, key: UnitKey, waits: Waits | None) -> str | None:
+        """The server that a unit waits for, or tries by a call that has no answer yet; None for no server."""
+        if waits is not None and waits.kind is WaitKind.CALL:
+            return self._dependencies.find_tried(key)
+        return _dependency(waits)
+
     def _is_heavy(self, waits: Waits | None) -> bool:
-        if waits is None or waits.kind is not WaitKind.DEPENDENCY:
+        if waits is None or waits.kind not in (WaitKind.DEPENDENCY, WaitKind.CALL):
             return False
         return waits.stashed > self._settings.unit_stash or waits.stashed_bytes > self._settings.unit_bytes
 

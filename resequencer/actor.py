@@ -46,10 +46,11 @@ class Resequencer(Actor):
         budget = batch.for_remainders if is_remainder else batch.for_others
         if unit.rare is not None and unit.rare.remainder is not None and not is_remainder:
             budget = 0  # Its remainder comes first, in a turn of its own.
-        # An order is executed now: without a budget it leaves a remainder. What is idle lets nothing out.
-        if budget or message.envelopes or message.orders or Wake.PASSIVATE in message.wakes:
+        # An order and an answer are taken now: without a budget they leave a remainder. What is idle lets nothing out.
+        orders, answer = message.orders, message.answer
+        if budget or message.envelopes or orders or answer is not None or Wake.PASSIVATE in message.wakes:
             take = take_careful_turn if message.is_careful else take_turn
-            turn = take(unit, message.envelopes, message.wakes, batch.now, self.context, budget, message.orders)
+            turn = take(unit, message.envelopes, message.wakes, batch.now, self.context, budget, orders, answer)
             turn.key = message.key
             batch.note(turn, is_remainder=is_remainder)
         else:

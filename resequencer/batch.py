@@ -16,6 +16,7 @@ from resequencer.storage_port import Snapshot
 from resequencer.unit import Ordered, Wake
 
 if TYPE_CHECKING:
+    from resequencer.call import Answer
     from resequencer.turn.turn import Turn
 
 WITHOUT_END = 1 << 62
@@ -73,7 +74,8 @@ class Batch:
 
 
 class TakeTurn(msgspec.Struct, frozen=True, gc=False):
-    """Take a turn with these envelopes, in order of arrival, then these orders, and then these wakes, and count it off `batch`.
+    """Take a turn with this answer, these envelopes, in order of arrival, then these orders, and then these wakes, and count it
+    off `batch`.
 
     An actor that is new restores its unit from `snapshot`; None for a new unit. With `is_careful` the turn raised before: it is
     repeated, and the envelopes on which it fails become dead letters.
@@ -86,6 +88,7 @@ class TakeTurn(msgspec.Struct, frozen=True, gc=False):
     snapshot: Snapshot | None = None
     is_careful: bool = False
     orders: tuple[Ordered, ...] = ()
+    answer: Answer | None = None
 
 
 class TurnsTaken(msgspec.Struct, frozen=True):

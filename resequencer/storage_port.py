@@ -41,7 +41,8 @@ class StorageWithheld(StorageRefused, Withheld):
 class WaitKind(StrEnum):
     """Why a unit must be woken. A unit with a remainder (the rest of a turn whose output budget was used up) is due at once.
 
-    An operator holds a unit that is `HELD`: nothing of it is handled until the hold ends.
+    An operator holds a unit that is `HELD`: nothing of it is handled until the hold ends. With `CALL` a unit waits for the answer
+    of its handler.
     """
 
     DEADLINE = "deadline"
@@ -49,6 +50,7 @@ class WaitKind(StrEnum):
     DEPENDENCY = "dependency"
     REMAINDER = "remainder"
     HELD = "held"
+    CALL = "call"
 
 
 _AFTER_ERROR = re.compile(r"attempt \d+ of \d+, after \w*")
@@ -58,9 +60,10 @@ _AFTER_ERROR = re.compile(r"attempt \d+ of \d+, after \w*")
 class Waits(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The index fields of a unit in which something waits. They find the unit without a look at the idle units.
 
-    `wakes_at` is the instant of its deadline, next attempt or end of its hold (`kind`). `since` is when its oldest stashed
-    envelope was stashed; of a held unit without one, when its hold began. `waits_for` is what is missing, for operators
-    (`sequence:3`), or the unavailable server (kind `dependency`). `strategy` is the strategy that wrote the state.
+    `wakes_at` is the instant of its deadline, next attempt or end of its hold (`kind`), or since when its handler is called.
+    `since` is when its oldest stashed envelope was stashed; of a held unit without one, when its hold began. `waits_for` is what
+    is missing, for operators (`sequence:3`), or the unavailable server (kind `dependency`). `strategy` is the strategy that wrote
+    the state.
     """
 
     wakes_at: Instant

@@ -28,13 +28,14 @@ _EVENT_BYTES = 768
 
 
 class Wake(StrEnum):
-    """Why a unit is woken: the retry of its head is due, its deadline has come, its worker exceeds the memory bound, its last
-    turn left a remainder, its hold is over, or it is idle and its actor is to stop.
+    """Why a unit is woken: the retry of its head is due, the call of its head's handler can begin, its deadline has come, its
+    worker exceeds the memory bound, its last turn left a remainder, its hold is over, or it is idle and its actor is to stop.
 
     `ORDER` is not a wake, but the cause of a release by an operator's order.
     """
 
     RETRY = "retry"
+    CALL = "call"
     DEADLINE = "deadline"
     BOUND = "bound"
     REMAINDER = "remainder"
@@ -72,6 +73,9 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
 
     `incomplete` and `is_forced` are the marks for the next attempt. `released_to` is the highest offset of the release that the
     head is part of, -1 without a release; with `is_ordered` it is a release by an order. `why` is the error of the last attempt.
+
+    With `is_called` an attempt is made now, by a handler that waits: its call is under way, or begins as soon as it can. `due_at`
+    is the instant at which that was decided. If a release was running, `cause` is its cause and it continues after the answer.
     """
 
     entry: Entry
@@ -84,6 +88,8 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
     calls: int = 0
     why: str | None = None
     is_ordered: bool = False
+    is_called: bool = False
+    cause: Wake | None = None
 
 
 class Remainder(msgspec.Struct, frozen=True, gc=False):
@@ -225,6 +231,18 @@ class Unit:
     @property
     def undecodable(self) -> tuple[Undecodable, ...]:
         return () if self.rare is None else self.rare.undecodable
+
+    @property
+    def is_called(self) -> bool:
+        """Whether the head's handler is called."""
+        retry = self.retry
+        return retry is not None and retry.is_called
+
+    @property
+    def waits_outside(self) -> bool:
+        """Whether the head waits for an unavailable server, or for its handler: no other attempt can be made before."""
+        retry = self.retry
+        return retry is not None and (retry.is_called or retry.dependency is not None)
 
     @property
     def dependency(self) -> str | None:

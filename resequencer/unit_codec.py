@@ -18,11 +18,11 @@ from resequencer.storage_port import Snapshot, StashEntry, StorageRefused
 from resequencer.strategies.port import Strategy
 from resequencer.unit import Entry, Hold, Remainder, Retry, Undecodable, Unit, Wake, entry_of, unranked
 
-FORMAT = 3
+FORMAT = 4
 """The newest version of the stored format. A newer version is refused.
 
-A unit whose events are of another format than the first has format 3, with the name of that; one with a hold, or with a deadline
-that an order set, has format 2; any other has format 1.
+A unit whose handler is called has format 4; one whose events are of another format than the first has format 3, with the name of
+that; one with a hold, or with a deadline that an order set, has format 2; any other has format 1.
 """
 
 Decode = Callable[[Record], Event | Refusal]
@@ -39,6 +39,8 @@ class _StoredRetry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     calls: int
     why: str | None
     is_ordered: bool
+    is_called: bool = False
+    cause: Wake | None = None
 
 
 class _StoredRemainder(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -101,16 +103,18 @@ def encode_state(unit: Unit, strategy: Strategy, events: str = FIRST_FORMAT) -> 
     retry = None if rare.retry is None else _stored_retry(rare.retry)
     fields = (strategy.name, unit.state, unit.handled, unit.gathered_to, retry)
     remainder = None if rare.remainder is None else _stored_remainder(rare.remainder, rare.queue)
-    if rare.hold is not None or rare.deadline_at is not None or not is_first:
+    if rare.hold is not None or rare.deadline_at is not None or unit.is_called or not is_first:
         hold = None if rare.hold is None else _stored_hold(rare.hold)
-        if not is_first:
-            return _encode((3, *fields, remainder, hold, rare.deadline_at, events))
+        if unit.is_called or not is_first:
+            return _encode((4 if unit.is_called else 3, *fields, remainder, hold, rare.deadline_at, events))
         return _encode((2, *fields, remainder, hold, rare.deadline_at))
     return _encode((1, *fields) if remainder is None else (1, *fields, remainder))
 
 
-def _stored_retry(retry: Retry) -> _StoredRetry:
-    return _StoredRetry(retry.entry.offset, *_fields_of(retry))
+def _stored_retry(retry: Retry) -> tuple[Any, ...]:
+    """Return the fields of `_StoredRetry`, without those of a call if there is none."""
+    fields = retry.entry.offset, *_fields_of(retry)
+    return fields if retry.is_called else fields[:-2]
 
 
 def _stored_remainder(remainder: Remainder, queue: tuple[Entry, ...]) -> _StoredRemainder:
@@ -296,7 +300,8 @@ def _hold(stored: _StoredHold) -> Hold:
     return Hold(decode_order(stored.order), stored.order_offset, stored.began_at, stored.until, stored.remaining_ms)
 
 
-def _fields_of(retry: Retry | _StoredRetry) -> tuple[int, Instant, str | None, bool, int, str | None, int, str | None, bool]:
+def _fields_of(retry: Retry | _StoredRetry) -> tuple[Any, ...]:
     """The fields of a retry except its envelope."""
     how = (retry.attempts, retry.due_at, retry.incomplete, retry.is_forced)
-    return (*how, retry.released_to, retry.dependency, retry.calls, retry.why, retry.is_ordered)
+    server = (retry.released_to, retry.dependency, retry.calls, retry.why)
+    return (*how, *server, retry.is_ordered, retry.is_called, retry.cause)

@@ -10,13 +10,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from resequencer.batch import WITHOUT_END
+from resequencer.call import Answer
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import PermanentError
 from resequencer.event import Event
 from resequencer.storage_port import UnitChange
 from resequencer.turn.orders import carry_out, end_hold_in_time
-from resequencer.turn.release import is_beyond_bound, keep_bound, release, resume, try_again
+from resequencer.turn.release import call_again, is_beyond_bound, keep_bound, release, resume, take_up, try_again
 from resequencer.turn.turn import Turn, TurnContext
 from resequencer.turn.waits import find_learned_wait_ms, find_waits
 from resequencer.unit import Entry, Ordered, Remainder, Unit, Wake, entry_of
@@ -26,7 +27,7 @@ _OLD_DATA = object()
 """Stands for stored data of which nothing is known: whatever the unit has now is stored in their place."""
 
 
-def take_turn(
+def take_turn(  # noqa: PLR0913 - the messages of a turn, by kind
     unit: Unit,
     envelopes: tuple[Event, ...],
     wakes: Iterable[Wake],
@@ -34,8 +35,9 @@ def take_turn(
     context: TurnContext,
     budget: int = WITHOUT_END,
     orders: Iterable[Ordered] = (),
+    answer: Answer | None = None,
 ) -> Turn:
-    """Take the turn of a unit with these envelopes, in order of arrival, then these orders, and then these wakes.
+    """Take the turn of a unit with this answer, these envelopes, in order of arrival, then these orders, and then these wakes.
 
     A wake may be early or doubled; it then has no effect. The caller sends a deadline only when the partition has been read up to
     where its log ended at that instant. The turn stops after about `budget` bytes of output. The remainder comes first in the
@@ -44,17 +46,25 @@ def take_turn(
     before = unit.saved()
     try:
         turn = Turn(unit, context, now, budget)
-        run(turn, envelopes, wakes, orders)
+        run(turn, envelopes, wakes, orders, answer)
     except BaseException:
         unit.restore(before)
         raise
     return turn
 
 
-def run(turn: Turn, envelopes: Iterable[Event], wakes: Iterable[Wake], orders: Iterable[Ordered] = ()) -> None:
+def run(
+    turn: Turn,
+    envelopes: Iterable[Event],
+    wakes: Iterable[Wake],
+    orders: Iterable[Ordered] = (),
+    answer: Answer | None = None,
+) -> None:
     """Run a turn from its beginning to its end."""
     if turn.unit.rare is not None:
         begin(turn)
+    if answer is not None:
+        take_up(turn, answer)
     for envelope in envelopes:
         turn.current = envelope
         receive(turn, envelope)
@@ -103,6 +113,8 @@ def wake(turn: Turn, kind: Wake) -> None:
         return
     elif kind is Wake.RETRY:
         try_again(turn)
+    elif kind is Wake.CALL:
+        call_again(turn)
     elif kind is Wake.HOLD_OVER:
         end_hold_in_time(turn)
     elif kind is not Wake.REMAINDER:
@@ -115,11 +127,22 @@ def end(turn: Turn) -> None:
     if unit.rare is not None and turn.is_changed and not unit.stash:
         unit.amend(deadline_at=None)
     turn.waits = find_waits(turn) if unit.stash or unit.rare is not None else None
+    if unit.is_called:
+        _note_call(turn)
     turn.data_bytes, turn.written_bytes = unit.data_bytes, turn.output_bytes
     if turn.is_last or (turn.is_changed and turn.context.stores_turns):
         turn.change = change_of(turn)
         if turn.change.data is not None and not turn.is_last:
             turn.written_bytes += len(turn.change.data)
+
+
+def _note_call(turn: Turn) -> None:
+    """Note the head whose handler is called, and forget a call that this turn prepared for a head of before."""
+    unit, call = turn.unit, turn.call
+    if unit.hold is None:
+        turn.called = unit.retry
+    if call is not None and (turn.called is None or turn.called.entry.envelope is not call.envelope):
+        turn.call = None
 
 
 def change_of(turn: Turn) -> UnitChange:
@@ -243,8 +266,8 @@ def _stash(turn: Turn, entry: Entry, *, is_new: bool) -> None:
     if unit.rare is None and len(unit.stash) <= settings.stash_limit and unit.stashed_bytes <= settings.stash_bytes:
         return
     if is_beyond_bound(turn):
-        # Nothing can be handled before a head under retry. So it is tried at once, unless its server is unavailable.
-        if unit.dependency is None:
+        # Nothing can be handled before a head under retry. So it is tried at once, unless it waits for a server or its handler.
+        if not unit.waits_outside:
             try_again(turn, is_early=True)
         keep_bound(turn)
 

@@ -130,10 +130,12 @@ def _extend(turn: Turn, ordered: Ordered) -> Ended:
 
 def _retry(turn: Turn, ordered: Ordered) -> Ended:
     del ordered
-    if turn.unit.retry is None or turn.unit.hold is not None:
+    if turn.unit.retry is None or turn.unit.is_called or turn.unit.hold is not None:
         return _impossible(_what_instead(turn))
     try_again(turn, is_early=True)
     waits = find_waits(turn)
+    if waits is not None and waits.kind is WaitKind.CALL:
+        return Ended(OrderResult.DONE, "tried: its handler is called")
     if waits is None or waits.kind not in (WaitKind.RETRY, WaitKind.DEPENDENCY):
         return Ended(OrderResult.DONE, "tried: nothing is under retry any more")
     return Ended(OrderResult.DONE, f"tried: the next attempt is at {instant_text(waits.wakes_at)}")
@@ -146,7 +148,8 @@ def _dead_letter(turn: Turn, ordered: Ordered) -> Ended:
     if retry is not None and retry.entry.offset == order.position:
         turn.dead_letter_retry(retry, error)
         unstash_all(turn)
-        return Ended(OrderResult.DONE, "the envelope under retry is a dead letter")
+        what = "whose handler was called" if retry.is_called else "under retry"
+        return Ended(OrderResult.DONE, f"the envelope {what} is a dead letter")
     entry = next((each for each in unit.stash if each.offset == order.position), None)
     if entry is None:
         return _impossible(f"no envelope at offset {order.position} waits in this unit")
@@ -186,6 +189,9 @@ def _refuse_changed(turn: Turn, ordered: Ordered) -> Ended | None:
 def _what_instead(turn: Turn) -> str:
     if turn.unit.hold is not None:
         return f"the unit is held until {instant_text(turn.unit.hold.until)}; resume it first"
+    if turn.unit.retry is not None and turn.unit.is_called:
+        called_ms = max(0, turn.now - turn.unit.retry.due_at)
+        return f"its handler has been called for {called_ms / 1_000:.1f} s; wait for its answer, or dead-letter with its offset"
     if turn.unit.retry is not None:
         return "the unit's head is under retry; order retry, or dead-letter with its offset"
     return "nothing waits for a deadline or an attempt"

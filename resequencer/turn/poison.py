@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import force_setattr, replace
 
 from resequencer.batch import WITHOUT_END
+from resequencer.call import Answer
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import PermanentError, TransientError, our_mistake
@@ -25,7 +26,7 @@ from resequencer.turn.turn import Turn, TurnContext
 from resequencer.unit import Ordered, Undecodable, Unit, Wake
 
 
-def take_careful_turn(
+def take_careful_turn(  # noqa: PLR0913 - as `take_turn`
     unit: Unit,
     envelopes: tuple[Event, ...],
     wakes: Iterable[Wake],
@@ -33,6 +34,7 @@ def take_careful_turn(
     context: TurnContext,
     budget: int = WITHOUT_END,
     orders: tuple[Ordered, ...] = (),
+    answer: Answer | None = None,
 ) -> Turn:
     """Take the turn like `resequencer.turn.decide.take_turn`, which raised, without the poisonous envelopes.
 
@@ -42,12 +44,12 @@ def take_careful_turn(
     """
 
     def whole(turn: Turn, came: Iterable[Event]) -> None:
-        run(turn, _each_encoded(turn, came), wakes, orders)
+        run(turn, _each_encoded(turn, came), wakes, orders, answer)
 
     def without_orders(turn: Turn, came: Iterable[Event]) -> None:
         for each in orders:
             report(turn, each, Ended(OrderResult.REFUSED_IMPOSSIBLE, "the service failed on it: report this with its log"))
-        run(turn, _each_encoded(turn, came), wakes)
+        run(turn, _each_encoded(turn, came), wakes, answer=answer)
 
     try:
         return without_poison(unit, envelopes, now, context, whole, budget)

@@ -4,15 +4,16 @@ from bisect import bisect_right
 
 from msgspec.structs import replace
 
+from resequencer.call import Answer
 from resequencer.errors import PermanentError
 from resequencer.order import OrderResult
 from resequencer.turn.retry import is_due
 from resequencer.turn.turn import Release, Turn
 from resequencer.turn.waits import deadline_at, deadline_of, end_hold, mend_deadline
-from resequencer.unit import Entry, Remainder, Unit, Wake
+from resequencer.unit import Entry, Remainder, Retry, Unit, Wake
 
 _UNAVAILABLE = 4
-"""A unit whose server is unavailable may hold this many times its normal bound."""
+"""A unit that waits for a server or for its handler may hold this many times its normal bound."""
 
 
 def release(turn: Turn, cause: Wake) -> None:
@@ -25,7 +26,7 @@ def release(turn: Turn, cause: Wake) -> None:
     unit = turn.unit
     if cause is Wake.BOUND and unit.hold is not None:
         _end_hold_at_bound(turn)
-    if cause is Wake.BOUND and unit.dependency is not None:
+    if cause is Wake.BOUND and unit.dependency is not None and not unit.is_called:
         _set_head_aside(turn, "the worker's stash is full (stash-limit.bytes-per-worker)")
     if not unit.stash or not unit.is_free:
         return
@@ -51,9 +52,9 @@ def release_stash(turn: Turn, cause: Wake, *, is_rest: bool = False) -> None:
     unit, oldest, lowest = turn.unit, turn.unit.oldest, turn.context.find_lowest(turn.unit)
     if oldest is None or lowest is None:
         return
-    before, missing = len(unit.stash), turn.missing(lowest)
+    before, missing, turn.cause = len(unit.stash), turn.missing(lowest), cause
     turn.gather_with(oldest.envelope)
-    for entry in turn.context.release_order(unit):
+    for entry in turn.context.release_order(unit, turn.released_to):
         _force(turn, entry)
     if unit.remainder is not None:
         unit.amend(remainder=replace(unit.remainder, cause=cause))
@@ -105,7 +106,9 @@ def _release_in_order(turn: Turn) -> None:
     if oldest is not None and ordered is not None and ordered <= turn.now:
         due.append(oldest)
     if due:
+        turn.cause = Wake.DEADLINE
         release_up_to(turn, max(each.order for each in due))
+        turn.cause = None
     if oldest is None or not unit.has(oldest):
         unit.amend(deadline_at=None)
 
@@ -126,13 +129,67 @@ def release_up_to(turn: Turn, last: tuple[str, int, int]) -> None:
 def try_again(turn: Turn, *, is_early: bool = False) -> None:
     """Try the head under retry again if it is due, or earlier, and handle what becomes acceptable. No effect during a hold."""
     retry = turn.unit.retry
-    if retry is None or turn.unit.hold is not None:
+    if retry is None or retry.is_called or turn.unit.hold is not None:
         return
     if not is_early and not is_due(retry, turn.now, turn.context.settings):
         return
-    turn.is_changed, turn.tried, turn.current = True, retry, retry.entry.envelope
-    turn.unit.amend(retry=None)
-    turn.incomplete, turn.released_to, turn.is_ordered = retry.incomplete, retry.released_to, retry.is_ordered
+    _attempt_again(turn, retry)
+
+
+def call_again(turn: Turn) -> None:
+    """Prepare the call of the head's handler that could not begin until now. No effect during a hold.
+
+    What arrived meanwhile may go before a head that is forced, or say less of what is missing.
+    """
+    retry = turn.unit.retry
+    if retry is None or not retry.is_called or turn.unit.hold is not None:
+        return
+    turn.current = retry.entry.envelope
+    if retry.is_forced:
+        _attempt_again(turn, retry)
+        return
+    try:
+        turn.call_head(retry)
+    except PermanentError as error:
+        turn.dead_letter_retry(retry, error)
+        unstash_all(turn)
+
+
+def take_up(turn: Turn, answer: Answer) -> None:
+    """Take up the answer of the head's handler, continue the release that it was part of, and handle what becomes acceptable.
+
+    No effect if the answer is of another call.
+    """
+    unit, retry = turn.unit, turn.unit.retry
+    if retry is None or not retry.is_called or unit.hold is not None:
+        return
+    if (answer.call.envelope.offset, answer.call.attempts) != (retry.entry.offset, retry.attempts):
+        return
+    _begin_attempt(turn, retry)
+    turn.answer = answer
+    turn.attempt(retry.entry.envelope, retry.entry, is_forced=retry.is_forced)
+    if retry.is_forced:
+        _unstash_behind(turn, retry.entry)
+    else:
+        turn.unstash(retry.entry.lane, retry.entry.envelope)
+    if turn.context.next_lane is not None:
+        turn.unstash_each(retry.incomplete)
+    if retry.cause is not None:
+        _continue_release(turn, retry.cause)
+    unstash_all(turn)
+
+
+def _continue_release(turn: Turn, cause: Wake) -> None:
+    """Continue a release that a call of the handler has interrupted, now or in the next turn."""
+    unit = turn.unit
+    if unit.remainder is not None:
+        unit.amend(remainder=replace(unit.remainder, cause=cause))
+    elif unit.is_free:
+        release_stash(turn, cause, is_rest=True)
+
+
+def _attempt_again(turn: Turn, retry: Retry) -> None:
+    _begin_attempt(turn, retry)
     if retry.is_forced:
         turn.incomplete = None
         _go_on(turn, retry.entry)
@@ -140,6 +197,14 @@ def try_again(turn: Turn, *, is_early: bool = False) -> None:
         turn.attempt(retry.entry.envelope, retry.entry)
         turn.unstash_again(retry.entry.lane)
     unstash_all(turn)
+
+
+def _begin_attempt(turn: Turn, retry: Retry) -> None:
+    """Take the head, with its marks."""
+    turn.is_changed, turn.tried, turn.current = True, retry, retry.entry.envelope
+    turn.unit.amend(retry=None)
+    turn.incomplete, turn.released_to, turn.is_ordered = retry.incomplete, retry.released_to, retry.is_ordered
+    turn.cause = retry.cause
 
 
 def unstash_all(turn: Turn) -> None:
@@ -155,6 +220,7 @@ def resume(turn: Turn, remainder: Remainder) -> None:
     turn.is_changed = True
     unit.amend(remainder=None)
     turn.incomplete, turn.released_to, turn.is_ordered = remainder.incomplete, remainder.released_to, remainder.is_ordered
+    turn.cause = remainder.cause
     if remainder.is_retrying and unit.retry is not None:
         turn.tried = unit.retry
         unit.amend(retry=None)
@@ -169,13 +235,13 @@ def resume(turn: Turn, remainder: Remainder) -> None:
 def keep_bound(turn: Turn) -> None:
     """Release the stash if it exceeds its bound; a hold ends. While the head is under retry nothing can be released.
 
-    A unit whose server is unavailable and that exceeds its bound leaves memory, if the storage keeps it. It is loaded as a whole
-    later, so it may hold four times its bound at most. Beyond that, its head is dead-lettered.
+    A unit that waits for a server or for its handler and exceeds its bound leaves memory, if the storage keeps it. It is loaded
+    as a whole later, so it may hold four times its bound at most. Beyond that, its head is dead-lettered.
     """
     unit = turn.unit
     if unit.hold is not None and is_beyond_bound(turn):
         _end_hold_at_bound(turn)
-    while unit.dependency is not None and is_beyond_bound(turn, _UNAVAILABLE):
+    while unit.waits_outside and is_beyond_bound(turn, _UNAVAILABLE):
         _set_head_aside(turn, "the unit's stash is more than four times its limit (stash-limit)")
     if unit.is_free and is_beyond_bound(turn):
         release(turn, Wake.BOUND)
@@ -218,8 +284,9 @@ def _go_on(turn: Turn, head: Entry) -> None:
 def _set_head_aside(turn: Turn, why: str) -> None:
     """Dead-letter the head, and handle the envelopes that waited for it."""
     head = turn.unit.retry
-    assert head is not None, "it waits for a server"
-    turn.dead_letter_retry(head, PermanentError(f"{head.dependency} is unavailable, and {why}"))
+    assert head is not None, "it waits for a server or its handler"
+    what = "its handler has not answered" if head.is_called else f"{head.dependency} is unavailable"
+    turn.dead_letter_retry(head, PermanentError(f"{what}, and {why}"))
     turn.unstash_each(turn.incomplete)
 
 
@@ -233,8 +300,13 @@ def _force(turn: Turn, entry: Entry) -> None:
         turn.incomplete = turn.missing(entry)
         turn.unit.remove(entry)
         turn.attempt(entry.envelope, entry, is_forced=True)
-        incomplete, next_lane = turn.incomplete, turn.context.next_lane
-        if next_lane is not None and (next_one := next_lane(entry.envelope)) is not None:
-            turn.unstash(next_one)  # First its own chain: of a cycle, one beside it may wait for an event of the chain.
-            turn.incomplete = incomplete
-        turn.unstash(entry.lane)
+        _unstash_behind(turn, entry)
+
+
+def _unstash_behind(turn: Turn, forced: Entry) -> None:
+    """Handle what has become acceptable by an entry that was forced."""
+    incomplete, next_lane = turn.incomplete, turn.context.next_lane
+    if next_lane is not None and (next_one := next_lane(forced.envelope)) is not None:
+        turn.unstash(next_one)  # First its own chain: of a cycle, one beside it may wait for an event of the chain.
+        turn.incomplete = incomplete
+    turn.unstash(forced.lane)

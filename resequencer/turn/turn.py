@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
-from resequencer.batch import WITHOUT_END
+from resequencer.batch import WITHOUT_END, UnitKey
+from resequencer.call import Answer, Call
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter, DeadLetterReason
 from resequencer.errors import PermanentError, TransientError
@@ -24,15 +25,14 @@ from resequencer.strategies.port import Strategy
 from resequencer.turn.retry import Chance, next_attempt
 from resequencer.unit import Entry, Remainder, Retry, Unit, Wake, entry_of, place_of
 
-if TYPE_CHECKING:
-    from resequencer.batch import UnitKey
-
 
 class TurnContext(msgspec.Struct, frozen=True):
     """A worker's strategy, handlers of events and of data, settings, source of jitter, and flow profiles if there are any.
 
     With `stores_turns` each turn that changes its unit says what is to be stored, as a durable storage needs it. Without it only
     the turn before the actor stops does: until then nothing but the actor is asked for the unit.
+
+    With `waits` the handler is not called in the turn: the turn ends with a call, and a later one has its answer.
 
     `strategy_key` is the configuration key of the strategy, for errors. `events` names the format of the events. `step`,
     `arrived`, `next_lane`, `gathers` and `releases_by_wait` are the strategy's, looked up once.
@@ -45,6 +45,7 @@ class TurnContext(msgspec.Struct, frozen=True):
     chance: Chance
     profiles: Profiles | None = None
     stores_turns: bool = True
+    waits: bool = False
     strategy_key: str = "strategy"
     events: str = FIRST_FORMAT
     step: Callable[[Any, Event], tuple[Any, bool] | None] | None = None
@@ -64,12 +65,13 @@ class TurnContext(msgspec.Struct, frozen=True):
         """Return a unit of which nothing is known."""
         return Unit(name, self.strategy.initial(), self.data_handler.empty)
 
-    def release_order(self, unit: Unit) -> Iterator[Entry]:
-        """Yield the stash in the order of a release: by place and arrival, but first what waits for nothing that is stashed.
+    def release_order(self, unit: Unit, last: int) -> Iterator[Entry]:
+        """Yield what is stashed in the order of a release: by place and arrival, first what waits for nothing that is stashed.
 
-        What is behind a cycle, or in one, is yielded while the unit is free and has it; in place of it, the cycle's first.
+        What came after the offset `last` is not part of the release. What is behind a cycle, or in one, is yielded while the unit
+        is free and has it; in place of it, the cycle's first.
         """
-        entries = sorted(unit.stash, key=place_of)
+        entries = sorted([each for each in unit.stash if each.offset <= last], key=place_of)
         if self.next_lane is None:
             yield from entries
             return
@@ -131,25 +133,31 @@ class Turn:
     """A turn of a unit, which it changes in place.
 
     While it runs: `current` is the present envelope; an exception is attributed to it (poison.py). `incomplete` is what is
-    missing for the envelope that is being handled. `released_to` is the highest offset of the release that it is part of; with
-    `is_ordered` an order released it. `tried` is the retry that is attempted in this turn. `has_gathered` is set if the data of
-    the whole stash was taken over. A turn lets out about `budget` bytes at most; the rest is the unit's remainder.
+    missing for the envelope that is being handled. `released_to` is the highest offset of the release that it is part of, and
+    `cause` that of a release that goes through the whole stash; with `is_ordered` an order released it. `tried` is the retry that
+    is attempted in this turn, `answer` that of its handler. `has_gathered` is set if the data of the whole stash was taken over.
+    A turn lets out about `budget` bytes at most; the rest is the unit's remainder.
 
     Afterwards: `output` is in the order of publication. `is_changed` is set if the unit changed, `is_last` if it was idle and its
     actor can stop. `change` is what is to be stored, None for nothing. `waits` is when and why the unit must be woken, None if
-    nothing waits. `added` has the entries that came and wait, by their offsets. `removed` has the offsets that left the
-    stash, and `waited_ms` how long the storage had each of them in it. `written_at` has the timestamps of the handled records
-    that have one. `output_bytes` is about the bytes of the output, `written_bytes` those and the unit's data, if they are to be
-    stored. The others count; `longest_wait_ms` is the longest wait of an envelope that left the stash.
+    nothing waits. `call` is the call that is to begin once this turn is committed, and `called` the head whose handler is called.
+    `added` has the entries that came and wait, by their offsets. `removed` has the offsets that left the stash, and `waited_ms`
+    how long the storage had each of them in it. `written_at` has the timestamps of the handled records that have one.
+    `output_bytes` is about the bytes of the output, `written_bytes` those and the unit's data, if they are to be stored. The
+    others count; `longest_wait_ms` is the longest wait of an envelope that left the stash.
     """
 
     key: UnitKey
     current: Event | None = None
     is_ordered = False
     tried: Retry | None = None
+    answer: Answer | None = None
+    cause: Wake | None = None
     has_gathered = False
 
     is_last = False
+    call: Call | None = None
+    called: Retry | None = None
     change: UnitChange | None = None
     waits: Waits | None = None
     written_bytes = 0
@@ -214,7 +222,7 @@ class Turn:
 
     def unmark(self) -> None:
         """End the marks of a release."""
-        self.incomplete, self.released_to, self.is_ordered = None, -1, False
+        self.incomplete, self.released_to, self.is_ordered, self.cause = None, -1, False, None
 
     def cut_off(self, lane: str | None = None) -> None:
         """End the turn here, in the loop of this lane. The next turn continues."""
@@ -330,7 +338,14 @@ class Turn:
             marks = UNMARKED if self.incomplete is None and not is_late else self._marked(is_late=is_late)
             if envelope.parts:
                 data = self._data_with(envelope, is_late=is_late)
-            handled = self.context.handler.handle(envelope, data, marks, self.now)
+            if self.context.waits:
+                answer = self._answer_for(entry)
+                if answer is None:
+                    self._call(envelope, entry, data, marks, is_forced=is_forced)
+                    return
+                marks, handled = answer.call.marks, answer.handled()
+            else:
+                handled = self.context.handler.handle(envelope, data, marks, self.now)
             state = self._counted(envelope, is_forced=is_forced) if ahead is None else ahead[0]
         except TransientError as error:
             self._postpone(envelope, entry, error, data, is_forced=is_forced)
@@ -359,6 +374,46 @@ class Turn:
         """Dead-letter an envelope whose handling failed for good, and note that it no longer waits."""
         self.dead_letter(entry.envelope.record, reason, error)
         self.note_unstashed(entry)
+
+    def call_head(self, head: Retry) -> None:
+        """Prepare the call of the head's handler, with the marks that it has, and change nothing.
+
+        Raises:
+            PermanentError: A user's own strategy or data handler fails.
+        """
+        envelope, data = head.entry.envelope, self.unit.data
+        is_late = (not head.is_forced or self.may_be_late) and self.strategy.is_late(self.unit.state, envelope)
+        if envelope.parts:
+            data = self._data_with(envelope, is_late=is_late)
+        marks = Marks(head.incomplete, is_late, head.is_ordered and head.incomplete is not None)
+        self.call = Call(envelope, data, marks, self.now, head.attempts)
+
+    def _answer_for(self, entry: Entry | None) -> Answer | None:
+        """Return the answer for this entry, once."""
+        answer, tried = self.answer, self.tried
+        if answer is None or tried is None or tried.entry is not entry:
+            return None
+        self.answer = None
+        return answer
+
+    def _call(self, envelope: Event, entry: Entry | None, data: Any, marks: Marks, *, is_forced: bool) -> None:
+        """Make the entry the head of its unit, whose handler is called once this turn is committed."""
+        before = self.tried if self.tried is not None and self.tried.entry is entry else None
+        head = Retry(entry or self.entry(envelope), 0, self.now) if before is None else before
+        retry = replace(
+            head,
+            due_at=head.due_at if head.is_called else self.now,
+            incomplete=self.incomplete,
+            is_forced=is_forced,
+            released_to=self.released_to,
+            is_ordered=self.is_ordered,
+            is_called=True,
+            cause=self.cause,
+        )
+        self.unit.amend(retry=retry)
+        self.call = Call(envelope, data, marks, self.now, retry.attempts)
+        if entry is None:
+            self.note_stashed(retry.entry)
 
     def _accepts(self, top: Entry) -> bool:
         """Whether the envelope is acceptable. True if the strategy fails on it: the attempt then fails, too."""

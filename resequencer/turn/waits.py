@@ -126,9 +126,11 @@ def _waits_for_attempt(turn: Turn, retry: Retry) -> Waits:
     unit = turn.unit
     since = min(each.stashed_at for each in (retry.entry, unit.oldest) if each is not None)
     kind, waits_for = WaitKind.RETRY, f"attempt {retry.attempts + 1} of {turn.context.settings.max_attempts}"
-    if retry.why is not None:
+    if retry.is_called:
+        kind, waits_for = WaitKind.CALL, f"its handler, {waits_for}"
+    elif retry.why is not None:
         waits_for = f"{waits_for}, after {retry.why}"
-    if retry.dependency is not None:
+    if retry.dependency is not None and not retry.is_called:
         kind, waits_for = WaitKind.DEPENDENCY, retry.dependency
     size = unit.stashed_bytes + retry.entry.size
     return Waits(retry.due_at, kind, since, waits_for, turn.strategy.name, len(unit.stash) + 1, size)

@@ -12,6 +12,7 @@ from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.payment_data import LATEST_OBJECTS, PaymentData
 from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.batch import WITHOUT_END
+from resequencer.call import Answer, Call
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter
 from resequencer.handler import Handled, Marks, Profiles
@@ -120,6 +121,9 @@ class Driven:
     """A unit with its clock, handler and output. With `reincarnates` it is restored from its stored form before each turn.
 
     With `keeps_events` its events are then those that came, and not decoded again: they may be such as IPF's format makes none.
+
+    With `waits` the handler is called after the turn that accepts an envelope, and `answer` takes up its answer; with
+    `answers_at_once` that is done after each turn.
     """
 
     strategy: Strategy
@@ -136,13 +140,17 @@ class Driven:
     budget: int = WITHOUT_END
     profiles: Profiles | None = None
     orders: int = 0
+    waits: bool = False
+    answers_at_once: bool = False
+    call: Call | None = None
 
     def __post_init__(self) -> None:
         self.unit = self.context.new_unit("uow-1")
 
     @property
     def context(self) -> TurnContext:
-        return TurnContext(self.strategy, self.handler, LATEST_OBJECTS, self.settings, self.chance, self.profiles)
+        context = TurnContext(self.strategy, self.handler, LATEST_OBJECTS, self.settings, self.chance, self.profiles)
+        return msgspec.structs.replace(context, waits=self.waits)
 
     def arrive(self, *envelopes: DataEnvelope) -> Turn:
         """Let each envelope arrive in a turn of its own. Return the last turn."""
@@ -157,6 +165,18 @@ class Driven:
     def wake(self, wake: Wake, after_ms: int = 0) -> Turn:
         self.now += after_ms
         return self._turn((), (wake,))
+
+    def answer(self, outcome: Handled | Exception | None = None) -> Turn:
+        """Take up the answer of the call under way: this one, or that of the handler."""
+        call, self.call = self.call, None
+        assert call is not None
+        return self._turn((), (), answer=Answer(call, outcome or self._handle(call)))
+
+    def _handle(self, call: Call) -> Handled | Exception:
+        try:
+            return self.handler.handle(call.envelope, call.data, call.marks, call.now)
+        except Exception as error:
+            return error
 
     def order(self, kind: OrderKind, *, has_backlog: bool = False, **what: Any) -> OrderOutcome | None:
         """Give an order. A release and a skip name what the unit waits for now, unless the test says something else.
@@ -220,14 +240,23 @@ class Driven:
             decode = (lambda record: self.came[record.origin.offset]) if self.keeps_events else decoder().decode
             self.unit = UnitCodec(self.strategy, decode, LATEST_OBJECTS).restore(PARTITION, self.stored)
 
-    def _turn(self, envelopes: tuple[DataEnvelope, ...], wakes: Iterable[Wake], orders: Iterable[Ordered] = ()) -> Turn:
+    def _turn(
+        self,
+        envelopes: tuple[DataEnvelope, ...],
+        wakes: Iterable[Wake],
+        orders: Iterable[Ordered] = (),
+        answer: Answer | None = None,
+    ) -> Turn:
         self.came |= {each.offset: each for each in envelopes}
         if self.reincarnates:
             self.reincarnate()
-        self.last = take_turn(self.unit, envelopes, wakes, self.now, self.context, self.budget, orders)
-        self.left += self.last.output
-        self._store(self.last)
-        return self.last
+        turn = self.last = take_turn(self.unit, envelopes, wakes, self.now, self.context, self.budget, orders, answer)
+        self.left += turn.output
+        self._store(turn)
+        self.call = turn.call
+        while self.answers_at_once and answer is None and self.call is not None:
+            self.answer()
+        return turn
 
     def _store(self, turn: Turn) -> None:
         change = turn.change

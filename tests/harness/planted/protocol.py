@@ -9,8 +9,8 @@ import pytest
 
 import guardian.partitions
 import resequencer.unit_codec
+from guardian.calls import Dependencies
 from guardian.cycle import Cycle, PreparedCommit
-from guardian.dependencies import Dependencies
 from guardian.owned_partition import OwnedPartition
 from guardian.ports import Channel, PartitionOutput, Position, PublishRefused
 from guardian.takeover import Metadata, Takeover, find_metadata, plan_takeover

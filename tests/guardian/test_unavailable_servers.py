@@ -7,7 +7,7 @@ import pytest
 from harness.actors.asking import P0, P1, Asked
 
 from guardian.actor_gateway import Decided
-from guardian.dependencies import Dependencies
+from guardian.calls import Dependencies
 from resequencer.batch import UnitKey
 from resequencer.errors import DependencyUnavailable
 
