@@ -1,5 +1,6 @@
 """What a turn asks outside the core: the handler of each event, what keeps a unit's data, and how late events of a flow come."""
 
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 import msgspec
@@ -50,6 +51,19 @@ class Handler(Protocol):
             PermanentError: The same call can never succeed; the envelope becomes a dead letter.
         """
         ...
+
+
+HandlerCall = Callable[[Any, Any, Marks, Instant], Coroutine[Any, Any, Handled]]
+"""The method `call` that a handler has if it waits. It takes and raises what `handle` does, and is called in the worker's thread.
+
+Its coroutine runs beside that thread, and ends only when the call has really ended, also if it is cancelled.
+"""
+
+
+def find_call(handler: Any) -> HandlerCall | None:
+    """Return the method `call` of a handler that waits; None for one that is called within the turn."""
+    found: HandlerCall | None = getattr(handler, "call", None)
+    return found
 
 
 class DataHandler(Protocol):

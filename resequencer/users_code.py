@@ -1,10 +1,13 @@
 """What users name in the configuration as `package.module:name`: how it is imported, made and called."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
+from functools import partial
 from importlib import import_module
-from typing import Any, TypeVar
+from inspect import isasyncgenfunction, iscoroutinefunction
+from typing import Any, TypeAlias, TypeVar
 
 from resequencer.errors import ConfigurationError, PermanentError, words_of
+from resequencer.event import Event
 
 _T = TypeVar("_T")
 _API, _LOOKUPS = "notification_service.api", "notification_service.jobs.lookups.spec"
@@ -86,4 +89,48 @@ def call_guarded(who: str, call: Callable[[], _T], passes: type[Exception] | tup
     except BaseException as error:  # Foreign code may raise anything.
         if type(error) is PermanentError:
             raise
-        raise PermanentError(f"{who} raised {words_of(error)}") from error
+        raise failure_of(who, error) from error
+
+
+def failure_of(who: str, error: BaseException) -> PermanentError:
+    return PermanentError(f"{who} raised {words_of(error)}")
+
+
+Way: TypeAlias = Callable[[str, Event, Callable[[], Any], Callable[[Any], Any]], Coroutine[Any, Any, Any]]
+"""How a user's code is called beside the turn, `way(who, event, call, finish)`: calls it, waits for what it returns, and gives
+that to `finish`, whose result it returns.
+
+A `TransientError` passes, and so does the `CancelledError` of a task that is cancelled. Anything else is a `PermanentError`, also
+a `KeyboardInterrupt`: no person interrupts another thread than the main one.
+"""
+
+FindWay: TypeAlias = Callable[[Callable[..., Any]], Way | None]
+"""Returns the way to call a user's function; None if it is called within the turn."""
+
+
+def within_the_turn(function: Callable[..., Any]) -> None:
+    """Find no other way for any function."""
+    del function
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Return whether a call is to be awaited: of `async def`, of an async generator, or of what is marked as the former.
+
+    The function may be a method, an object that can be called, or a partial of these.
+    """
+    while isinstance(function, partial):
+        function = function.func
+    return any(iscoroutinefunction(each) or isasyncgenfunction(each) for each in (function, type(function).__call__))
+
+
+def refuse_awaitable(who: str, answer: object) -> None:
+    """Refuse what a function has returned to be awaited although nothing shows that beforehand.
+
+    Raises:
+        PermanentError: It is a coroutine or the like.
+    """
+    if isinstance(answer, Awaitable | AsyncIterable):
+        if isinstance(answer, Coroutine):
+            answer.close()  # Otherwise Python warns that it was never awaited.
+        problem = f"returned an object of type {type(answer).__name__}, and is not async itself: define it with async def"
+        raise PermanentError(f"{who} {problem}, and await there what it returned")

@@ -287,17 +287,17 @@ def check(arguments: Namespace) -> ExitCode:
     try:
         _refuse_shared_packages()
         configuration = load(arguments.config, arguments.overrides)
-        refuse_unusable(configuration)
+        notes = refuse_unusable(configuration)
     except ConfigurationError as error:
         if arguments.json:
             _print_json({"valid": False, "problems": _problems(error)})
         raise
     found = look_around(configuration) if arguments.connect else Surroundings((), (), ())
-    unreachable = (*found.refused, *found.unreachable)
+    unreachable, remarks = (*found.refused, *found.unreachable), (*notes, *found.remarks)
     if arguments.json:
-        _print_json(_report(configuration, unreachable, found.remarks))
+        _print_json(_report(configuration, unreachable, remarks))
     else:
-        _print_text(configuration, found.remarks)
+        _print_text(configuration, remarks)
     for problem in unreachable:
         sys.stderr.write(f"resequencer: {problem}\n")
     return ExitCode.OUT_OF_REACH if unreachable else ExitCode.DONE

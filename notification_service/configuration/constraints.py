@@ -37,6 +37,8 @@ _HANDLER = path_of(Notifications, "handler")
 _HAS_BRIDGE = path_of(BridgeSettings, "is_enabled")
 _PROCESSING = path_of(Resequencers, "processing_timeout_ms")
 _HANDLING = path_of(Resequencers, "handling_limit_ms")
+_THREADS = path_of(Resequencers, "handling_threads")
+_CONCURRENCY = path_of(Resequencers, "handling_concurrency")
 _ATTEMPTS = path_of(Resequencers, "max_attempts")
 _BACKOFF = path_of(Resequencers, "backoff_factor")
 _IDLE = path_of(Resequencers, "idle_timeout_ms")
@@ -395,6 +397,7 @@ def doubtful_constraints(values: Values) -> tuple[str, ...]:
         *_nothing_learned(values),
         *_several_partitions(values),
         *_nothing_kept(values),
+        *_idle_threads(values),
         *doubtful_regions(values),
         *doubtful_bridges(values),
         *_passwords_in_clear(values),
@@ -443,6 +446,11 @@ def _nothing_kept(values: Values) -> Iterator[str]:
         )
     else:
         yield f"{STORAGE_TYPE}: is none: after a restart unhandled records are read again; earlier state of units is lost"
+
+
+def _idle_threads(values: Values) -> Iterator[str]:
+    if values[_THREADS] > values[_CONCURRENCY]:
+        yield f"{_THREADS}: is above {_CONCURRENCY}, which is {values[_CONCURRENCY]}: the other threads never have a call"
 
 
 def _passwords_in_clear(values: Values) -> Iterator[str]:

@@ -193,6 +193,8 @@ class Resequencers(ResequencerSettings, frozen=True, kw_only=True):
     custom_data_keys: Annotated[tuple[str, ...], Key(Names())]
     pds_data_keys: Annotated[tuple[str, ...], Key(Names())]
     handling_limit_ms: Annotated[int, Key(Duration("100ms", "1h"))]
+    handling_threads: Annotated[int, Key(Whole(0, 256))]
+    handling_concurrency: Annotated[int, Key(Whole(1, 1_000))]
     idle_timeout_ms: Annotated[int, Key(Duration("1ms", "1d"))]
     acknowledge: Annotated[Acknowledge, Key(Choice(tuple(Acknowledge)))]
     retention_ms: Annotated[int, Key(Duration("1s", "365d"))]

@@ -8,7 +8,7 @@ import msgspec
 from resequencer.clock import Instant
 from resequencer.errors import TooLarge
 from resequencer.event import Event
-from resequencer.handler import DataHandler, Handled, Marks
+from resequencer.handler import DataHandler, Handled, HandlerCall, Marks, find_call
 from resequencer.in_flight import CallKind, InFlight, Untracked
 from resequencer.users_code import call_guarded, make_adapted
 
@@ -129,6 +129,8 @@ class OpeningHandler:
 
     def __init__(self, handler: Any) -> None:
         self._handler = handler
+        call = find_call(handler)
+        self.call: HandlerCall | None = call and (lambda event, data, marks, now: call(event, data.data, marks, now))
 
     def with_lookups(self, enrichment: object) -> "OpeningHandler":
         return OpeningHandler(self._handler.with_lookups(enrichment))

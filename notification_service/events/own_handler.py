@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -21,10 +22,10 @@ from notification_service.events.trace_context import trace_headers
 from resequencer.clock import Instant
 from resequencer.errors import PermanentError, TooLarge, TransientError
 from resequencer.event import Event
-from resequencer.handler import Handled, Marks
+from resequencer.handler import Handled, HandlerCall, Marks
 from resequencer.notification import Notification, notification_id
 from resequencer.record import Headers
-from resequencer.users_code import call_guarded
+from resequencer.users_code import FindWay, call_guarded, refuse_awaitable, within_the_turn
 
 STATUS = "published"
 """What such notifications are counted under."""
@@ -51,6 +52,8 @@ class UsersEventHandler(Protocol):
     def handle(self, event: Any, data: Any, marks: Marks, now: Instant) -> Iterable[EventMessage]:
         """Return all messages of the event, which is as the configured format makes it. `data` are what the data handler keeps.
 
+        It may be `async def`, also with `yield`: then it is called beside the worker's thread, for several units at a time.
+
         Raises:
             DependencyUnavailable, TransientError, PermanentError: As in `Handler`. Any other exception is a PermanentError.
         """
@@ -60,16 +63,19 @@ class UsersEventHandler(Protocol):
 class ForeignEventHandler:
     """Makes notifications of the messages of the user's handler. Their ids and our headers follow docs/contract.md, section 19.
 
-    A `TransientError` of the handler passes. Any other exception, and any unusable answer, becomes a `PermanentError`.
+    A `TransientError` of the handler passes. Any other exception, and any unusable answer, becomes a `PermanentError`. With a way
+    to call it beside the turn there is a method `call` (`resequencer.handler.HandlerCall`), which takes the place of `handle`.
     """
 
-    def __init__(self, handler: UsersEventHandler, name: str, max_bytes: int) -> None:
+    def __init__(self, handler: UsersEventHandler, name: str, max_bytes: int, find_way: FindWay = within_the_turn) -> None:
         """Raises TypeError if the handler has no method `handle`. Otherwise this would show only at the first event."""
         if not callable(getattr(handler, "handle", None)):
             raise TypeError("it has no method handle")
         self._handler = handler
         self._who = f"handler {name}"
         self._max_bytes = max_bytes
+        self._way = find_way(handler.handle)
+        self.call: HandlerCall | None = None if self._way is None else self._call
 
     def with_lookups(self, enrichment: object) -> ForeignEventHandler:
         """Return itself: lookups are of payments."""
@@ -84,8 +90,16 @@ class ForeignEventHandler:
             PermanentError: The handler failed, or its answer cannot be used.
             TooLarge: The messages together are too large.
         """
-        called = call_guarded(self._who, lambda: self._messages(envelope, data, marks, now), TransientError)
-        made = call_guarded(self._who, lambda: self._notifications(called, envelope, marks))
+        messages = call_guarded(self._who, lambda: self._listed(self._handler.handle(envelope, data, marks, now)), TransientError)
+        return self._handled(messages, envelope, marks)
+
+    async def _call(self, envelope: Event, data: Any, marks: Marks, now: Instant) -> Handled:
+        assert self._way is not None, "only a handler that waits is called beside the turn"
+        call = partial(self._handler.handle, envelope, data, marks, now)
+        return self._handled(await self._way(self._who, envelope, call, self._listed), envelope, marks)
+
+    def _handled(self, messages: list[Any], envelope: Event, marks: Marks) -> Handled:
+        made = call_guarded(self._who, lambda: self._notifications(messages, envelope, marks))
         if sum([each.size for each in made]) > self._max_bytes:
             raise TooLarge(
                 f"{self._who} made more than {self._max_bytes} bytes of notifications of one event; "
@@ -93,9 +107,9 @@ class ForeignEventHandler:
             )
         return Handled(tuple(made), suppressed=not made)
 
-    def _messages(self, event: Event, data: Any, marks: Marks, now: Instant) -> list[Any]:
-        answer: Any = self._handler.handle(event, data, marks, now)
+    def _listed(self, answer: Any) -> list[Any]:
         if not isinstance(answer, Iterable):
+            refuse_awaitable(f"handle of {self._who}", answer)
             raise PermanentError(f"handle of {self._who} must yield EventMessage; it returned {_kind(answer)}")
         return list(answer)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from notification_service.payments.contract_headers import About, about_headers, contract_headers, version_headers
@@ -14,35 +15,47 @@ from notification_service.payments.payment_data import PaymentData
 from notification_service.payments.port import Message, UsersHandler
 from resequencer.clock import Instant
 from resequencer.errors import PermanentError, TooLarge, TransientError
-from resequencer.handler import Handled, Marks
+from resequencer.handler import Handled, HandlerCall, Marks
 from resequencer.notification import Fact, Notification, notification_id
-from resequencer.users_code import call_guarded
+from resequencer.users_code import FindWay, call_guarded, refuse_awaitable, within_the_turn
 
 
 class ForeignHandler:
     """Makes notifications of the messages of the user's handler. Their ids and headers always follow the contract.
 
     A `TransientError` of the handler passes. Any other exception, and any unusable answer, becomes a `PermanentError`. If it
-    `makes_facts`, there is a fact for each message, with the status of that.
+    `makes_facts`, there is a fact for each message, with the status of that. With a way to call it beside the turn there is a
+    method `call` (`resequencer.handler.HandlerCall`), which takes the place of `handle`.
     """
 
     def __init__(
-        self, handler: UsersHandler, name: str, enrichment: Enrichment, max_bytes: int, *, makes_facts: bool = False
+        self,
+        handler: UsersHandler,
+        name: str,
+        enrichment: Enrichment,
+        max_bytes: int,
+        *,
+        makes_facts: bool = False,
+        find_way: FindWay = within_the_turn,
     ) -> None:
         """Raises TypeError if the handler has no method `handle`. Otherwise this would show only at the first envelope."""
         if not callable(getattr(handler, "handle", None)):
             raise TypeError("it has no method handle")
         self._handler = handler
-        self._name = name
+        self._who = f"handler {name}"
         self._enrichment = enrichment
         self._max_bytes = max_bytes
         self._originals = Originals(enrichment, for_facts=True) if makes_facts else None
         self._version = version_headers(enrichment.version)
+        self._with_lookups = partial(
+            ForeignHandler, handler, name, max_bytes=max_bytes, makes_facts=makes_facts, find_way=find_way
+        )
+        self._way = find_way(handler.handle)
+        self.call: HandlerCall | None = None if self._way is None else self._call
 
     def with_lookups(self, enrichment: Enrichment) -> ForeignHandler:
         """Return an adapter with other lookups around the same user's handler, which gets the lookups with each call."""
-        makes_facts = self._originals is not None
-        return ForeignHandler(self._handler, self._name, enrichment, self._max_bytes, makes_facts=makes_facts)
+        return self._with_lookups(enrichment)
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
         """Call the user's handler. Process objects without a message count as suppressed.
@@ -53,10 +66,25 @@ class ForeignHandler:
             TooLarge: The messages together, or they with the facts, are too large.
         """
         messages = call_guarded(
-            f"handler {self._name}",
-            lambda: list(self._handler.handle(envelope, data, marks, now, self._enrichment)),
+            self._who,
+            lambda: self._listed(self._handler.handle(envelope, data, marks, now, self._enrichment)),
             TransientError,
         )
+        return self._handled(messages, envelope, data, marks)
+
+    async def _call(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
+        assert self._way is not None, "only a handler that waits is called beside the turn"
+        call = partial(self._handler.handle, envelope, data, marks, now, self._enrichment)
+        return self._handled(await self._way(self._who, envelope, call, self._listed), envelope, data, marks)
+
+    def _listed(self, answer: Any) -> list[Message]:
+        try:
+            return list(answer)
+        except TypeError:
+            refuse_awaitable(f"handle of {self._who}", answer)
+            raise
+
+    def _handled(self, messages: list[Message], envelope: DataEnvelope, data: PaymentData, marks: Marks) -> Handled:
         self._check(messages, envelope)
         of_envelope, notifications, facts = self._facts(envelope, data, marks), list[Notification](), list[Fact]()
         group = of_envelope.group_headers if of_envelope else ()
@@ -93,13 +121,13 @@ class ForeignHandler:
         for each in messages:
             flaw = _find_flaw(each, len(envelope.process_objects), used)
             if flaw is not None:
-                raise PermanentError(f"handler {self._name} {flaw}")
+                raise PermanentError(f"{self._who} {flaw}")
             used.add(each.process_object)
 
     def _refuse_too_much(self, messages: list[Message], facts: list[Fact]) -> None:
         if sum([len(each.value) for each in messages]) + sum([each.size for each in facts]) > self._max_bytes:
             raise TooLarge(
-                f"handler {self._name} made more than {self._max_bytes} bytes of notifications of one envelope; "
+                f"{self._who} made more than {self._max_bytes} bytes of notifications of one envelope; "
                 "make less of it, or raise max-record-bytes to more than a quarter of what they take"
             )
 

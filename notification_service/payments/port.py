@@ -40,6 +40,8 @@ class UsersHandler(Protocol):
     ) -> Iterable[Message]:
         """Return all messages of the envelope. `lookups` are of the current release, and may be used only during this call.
 
+        It may be `async def`, also with `yield`: then it is called beside the worker's thread, for several units at a time.
+
         Raises:
             DependencyUnavailable, TransientError, PermanentError: As in `Handler`. Any other exception is a PermanentError.
         """

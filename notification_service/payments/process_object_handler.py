@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
+
+from msgspec.structs import replace
 
 from guardian.headers import CHANNEL, LANGUAGE
 from notification_service.lookups.shapes import CustomerValue
@@ -23,7 +25,7 @@ from notification_service.payments.target_types import (
 )
 from resequencer.clock import Instant
 from resequencer.errors import TooLarge
-from resequencer.handler import Handled, Marks
+from resequencer.handler import Handled, HandlerCall, Marks
 from resequencer.notification import Fact, Notification, notification_id
 from resequencer.record import Headers
 
@@ -115,7 +117,7 @@ class ProcessObjectHandler:
                 notifications.append(made)
                 room -= made.size
             if room < 0:
-                raise self._too_large(envelope, len(notifications) - is_wanted)
+                raise _too_large(envelope, self._max_bytes, len(notifications) - is_wanted)
         return Handled(tuple(notifications), unmatched, suppressed, tuple(facts))
 
     def _status(self, setting: NotificationSetting, reason_code: str) -> bytes:
@@ -133,12 +135,13 @@ class ProcessObjectHandler:
         self._rows[key] = row
         return row
 
-    def _too_large(self, envelope: DataEnvelope, fit: int) -> TooLarge:
-        events = len(envelope.process_objects)
-        return TooLarge(
-            f"the notifications of its process objects ({events}) exceed {self._max_bytes} bytes after the first {fit}; "
-            "send fewer process objects in an envelope, or raise max-record-bytes to more than a quarter of their size"
-        )
+
+def _too_large(envelope: DataEnvelope, max_bytes: int, fit: int) -> TooLarge:
+    events = len(envelope.process_objects)
+    return TooLarge(
+        f"the notifications of its process objects ({events}) exceed {max_bytes} bytes after the first {fit}; "
+        "send fewer process objects in an envelope, or raise max-record-bytes to more than a quarter of their size"
+    )
 
 
 def _is_wanted(setting: NotificationSetting, customer: CustomerValue) -> bool:
@@ -150,3 +153,40 @@ def _customer_headers(customer: CustomerValue | None) -> Headers:
         return ()
     headers = ((CHANNEL, customer.channel), (LANGUAGE, customer.language))
     return tuple((name, value.encode()) for name, value in headers if value is not None)
+
+
+_UNLIMITED = 2**62
+
+
+class WaitingTargetHandler:
+    """The same with a user's own target type that waits. It is called for one process object after the other.
+
+    The reports are made first, of which there is no limit: only what the target type makes of them leaves.
+    """
+
+    def __init__(self, enrichment: Enrichment, target_type: CustomTarget, max_bytes: int, *, makes_facts: bool = False) -> None:
+        self._target_type = target_type.with_lookups(enrichment)
+        self._max_bytes = max_bytes
+        self._makes_facts = makes_facts
+        self._reports = ProcessObjectHandler(enrichment, as_it_is, _UNLIMITED, makes_facts=makes_facts)
+        self.call: HandlerCall = self._call
+
+    def with_lookups(self, enrichment: Enrichment) -> WaitingTargetHandler:
+        """Return a handler for another version."""
+        return WaitingTargetHandler(enrichment, self._target_type, self._max_bytes, makes_facts=self._makes_facts)
+
+    def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> NoReturn:
+        del envelope, data, marks, now
+        raise AssertionError("a handler that waits is called beside the turn")
+
+    async def _call(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
+        handled = self._reports.handle(envelope, data, marks, now)
+        room = self._max_bytes - sum([each.size for each in handled.facts])
+        made: list[Notification] = []
+        for each in handled.notifications:
+            value = await self._target_type.make(each.value or b"", data, envelope)
+            made.append(replace(each, value=value, is_object=False))
+            room -= made[-1].size
+            if room < 0:
+                raise _too_large(envelope, self._max_bytes, len(made) - 1)
+        return replace(handled, notifications=tuple(made))

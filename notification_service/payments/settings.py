@@ -10,9 +10,9 @@ from notification_service.payments.enrichment import Enrichment, SettingsAlone
 from notification_service.payments.foreign_handler import ForeignHandler
 from notification_service.payments.notification_settings import NotificationSettings
 from notification_service.payments.port import VersionedHandler
-from notification_service.payments.process_object_handler import ProcessObjectHandler
-from notification_service.payments.target_types import find_target_type
-from resequencer.users_code import make_adapted
+from notification_service.payments.process_object_handler import ProcessObjectHandler, WaitingTargetHandler
+from notification_service.payments.target_types import CustomTarget, find_target_type
+from resequencer.users_code import FindWay, make_adapted, within_the_turn
 
 HANDLER_KEY = "payment-status-notification.handler"
 
@@ -33,8 +33,10 @@ class HandlerSettings(msgspec.Struct, frozen=True):
     data_handler: str | None = None
 
 
-def make_handler(settings: HandlerSettings, known: NotificationSettings | Enrichment) -> VersionedHandler:
-    """Return the configured handler. `known` is the table of settings alone, or all lookups.
+def make_handler(
+    settings: HandlerSettings, known: NotificationSettings | Enrichment, find_way: FindWay = within_the_turn
+) -> VersionedHandler:
+    """Return the configured handler. `known` is the table of settings alone, or all lookups; `find_way` is asked for users' code.
 
     Raises:
         ConfigurationError: The target type does not exist, or the user's own callable or class cannot be imported or created.
@@ -44,13 +46,17 @@ def make_handler(settings: HandlerSettings, known: NotificationSettings | Enrich
     if name is not None:
         return _make_own(
             name,
-            lambda users_class: ForeignHandler(users_class(settings), name, enrichment, max_bytes, makes_facts=makes_facts),
+            lambda users_class: ForeignHandler(
+                users_class(settings), name, enrichment, max_bytes, makes_facts=makes_facts, find_way=find_way
+            ),
         )
-    target_type = find_target_type(settings.target_type, settings.custom_data_keys, settings.pds_data_keys)
-    return ProcessObjectHandler(enrichment, target_type, settings.max_bytes, makes_facts=settings.makes_facts)
+    target_type = find_target_type(settings.target_type, settings.custom_data_keys, settings.pds_data_keys, find_way)
+    if isinstance(target_type, CustomTarget) and target_type.waits:
+        return WaitingTargetHandler(enrichment, target_type, max_bytes, makes_facts=makes_facts)
+    return ProcessObjectHandler(enrichment, target_type, max_bytes, makes_facts=makes_facts)
 
 
-def make_event_handler(settings: HandlerSettings) -> VersionedHandler:
+def make_event_handler(settings: HandlerSettings, find_way: FindWay = within_the_turn) -> VersionedHandler:
     """Return the user's own handler, for events of other formats than IPF's.
 
     Raises:
@@ -58,7 +64,7 @@ def make_event_handler(settings: HandlerSettings) -> VersionedHandler:
     """
     name = settings.handler
     assert name is not None, "the handler of payments handles IPF's envelopes alone"
-    return _make_own(name, lambda users_class: ForeignEventHandler(users_class(settings), name, settings.max_bytes))
+    return _make_own(name, lambda users_class: ForeignEventHandler(users_class(settings), name, settings.max_bytes, find_way))
 
 
 def _make_own(name: str, adapt: Callable[[Callable[..., Any]], VersionedHandler]) -> VersionedHandler:

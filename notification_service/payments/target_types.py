@@ -20,7 +20,8 @@ from notification_service.payments.original import Original
 from notification_service.payments.payment_data import Bodies, PaymentData
 from resequencer.clock import Instant, instant_text
 from resequencer.errors import ConfigurationError, PermanentError, TransientError
-from resequencer.users_code import call_guarded, import_callable
+from resequencer.event import Event
+from resequencer.users_code import FindWay, call_guarded, import_callable, refuse_awaitable, within_the_turn
 
 _encoder = msgspec.json.Encoder()
 
@@ -68,18 +69,27 @@ _read = msgspec.json.Decoder(dict[str, Any], float_hook=float).decode
 class CustomTarget:
     """Calls the user's callable with the produced report as new plain Python objects, and expects bytes.
 
-    If the callable has a parameter `lookups`, it also gets the lookups of the current release.
+    If the callable has a parameter `lookups`, it also gets the lookups of the current release. It `waits` if there is a way to
+    call it beside the turn, which `make` does.
     """
 
-    def __init__(self, name: str, function: Callable[..., object], produced: ProducedReport) -> None:
+    def __init__(
+        self, name: str, function: Callable[..., object], produced: ProducedReport, find_way: FindWay = within_the_turn
+    ) -> None:
         self._name = name
         self._function = function
         self._call = function
         self._produced = produced
+        self._find_way = find_way
+        self._way = find_way(function)
+
+    @property
+    def waits(self) -> bool:
+        return self._way is not None
 
     def with_lookups(self, enrichment: Enrichment) -> CustomTarget:
         """Return the same target type with the lookups of another version."""
-        bound = CustomTarget(self._name, self._function, self._produced)
+        bound = CustomTarget(self._name, self._function, self._produced, self._find_way)
         if _takes_lookups(self._function):
             bound._call = partial(self._function, lookups=enrichment)
         return bound
@@ -92,8 +102,17 @@ class CustomTarget:
             PermanentError: The callable raised anything else or returned no bytes, or the payment data cannot be read.
         """
         mapping = self._mapping(report, data)
-        value = call_guarded(self._name, lambda: self._call(mapping), TransientError)
+        return self._plain(call_guarded(self._name, lambda: self._call(mapping), TransientError))
+
+    async def make(self, report: bytes, data: PaymentData, event: Event) -> bytes:
+        """Return the bytes that the callable returns beside the turn for this event. Raises the same."""
+        assert self._way is not None, "only a target type that waits is called beside the turn"
+        made: bytes = await self._way(self._name, event, partial(self._call, self._mapping(report, data)), self._plain)
+        return made
+
+    def _plain(self, value: object) -> bytes:
         if not isinstance(value, bytes):
+            refuse_awaitable(self._name, value)
             raise PermanentError(f"{self._name} returned {type(value).__name__} instead of bytes")
         return b"".join((value,))  # A subclass of bytes, such as numpy's, could not be stored.
 
@@ -118,7 +137,9 @@ TargetType: TypeAlias = Callable[[bytes, PaymentData], bytes]
 """Makes the value of the record from the report (ISO-tag JSON) and the payment data."""
 
 
-def find_target_type(name: str, custom_data_keys: tuple[str, ...], pds_data_keys: tuple[str, ...]) -> TargetType:
+def find_target_type(
+    name: str, custom_data_keys: tuple[str, ...], pds_data_keys: tuple[str, ...], find_way: FindWay = within_the_turn
+) -> TargetType:
     """Return one of the three target types, or a user's own by `package.module:callable`.
 
     Raises:
@@ -126,7 +147,8 @@ def find_target_type(name: str, custom_data_keys: tuple[str, ...], pds_data_keys
     """
     produced = ProducedReport(custom_data_keys, pds_data_keys)
     if ":" in name:
-        return CustomTarget(name, import_callable(name, TARGET_TYPE_KEY, "a function that takes the mapping"), produced)
+        function = import_callable(name, TARGET_TYPE_KEY, "a function that takes the mapping")
+        return CustomTarget(name, function, produced, find_way)
     known: dict[str, TargetType] = dict(zip(TARGET_TYPES, (as_it_is, _as_xml, produced), strict=True))
     if name not in known:
         near = get_close_matches(name, TARGET_TYPES, n=1)

@@ -1,12 +1,12 @@
 """Makes a worker's parts from a configuration."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from io import StringIO
 from random import SystemRandom
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -21,7 +21,14 @@ from guardian.resets import RegionCycles
 from guardian.unit_registry import UnitRegistrySettings
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.schema import ConfigurationRefused, path_of, settings_from
-from notification_service.configuration.sections import Acknowledge, Notifications, Orders, TransportType, Trigger
+from notification_service.configuration.sections import (
+    Acknowledge,
+    Notifications,
+    Orders,
+    Resequencers,
+    TransportType,
+    Trigger,
+)
 from notification_service.configuration.storages import storage_kind
 from notification_service.configuration.transports import file_settings, is_region, kafka_settings, max_of_interval
 from notification_service.connectors.files.operations import SystemFiles
@@ -59,6 +66,7 @@ from notification_service.supervision.system_clock import SystemClock, steady_cl
 from notification_service.wiring.aggregation import find_unusable
 from notification_service.wiring.handlers import EnrichedHandler, HandlingLog, WatchedHandler, find_current, make_enriched_handler
 from notification_service.wiring.regions import find_unusable_clients, make_region_transport
+from notification_service.wiring.waiting_calls import UsersCalls
 from notification_service.wiring.working_directory import see_working_directory
 from resequencer.errors import ConfigurationError
 from resequencer.event import Decoder, Refusal
@@ -69,12 +77,13 @@ from resequencer.record import Record
 from resequencer.strategies.port import Strategy
 from resequencer.turn.turn import TurnContext
 from resequencer.unit_codec import UnitCodec
+from resequencer.users_code import FindWay, is_async, within_the_turn
 
 _MIN_OUTPUT_BYTES = 16 * 1024 * 1024
 
 
 class Parts(NamedTuple):
-    """A worker's parts; the caller closes `servers` and `handler`."""
+    """A worker's parts; the caller closes `servers`, `handler` and `users_calls`."""
 
     cycle: Cycle
     region: RegionCycles
@@ -82,6 +91,7 @@ class Parts(NamedTuple):
     retry: RetryWithBackoff
     watched: WatchedHandler
     handler: EnrichedHandler
+    users_calls: UsersCalls
     problem_log: LogRateLimit
 
 
@@ -105,8 +115,11 @@ def compose(
     strategy, load = make_strategy_of(configuration, in_flight), partial(load_notification_settings, configuration)
     data_handler = make_data_handler_of(configuration, in_flight)
 
+    slots = [Untracked() for _ in range(resequencer.handling_threads)]
+    users_calls = UsersCalls(slots, resequencer.handling_concurrency)
+
     def make(known: NotificationSettings | Enrichment) -> VersionedHandler:
-        made = _make_handler(configuration, known)
+        made = _make_handler(configuration, known, users_calls.find_way)
         return OpeningHandler(made) if isinstance(data_handler, ForeignDataHandler) else made
 
     handler = make_enriched_handler(configuration, make, load)
@@ -159,17 +172,21 @@ def compose(
         settings = replace(settings, idle_ms=configuration.region.period_ms, takes_whole_batches=takes_whole_batches)
     cycle = Cycle(servers, tools, settings)
     cycles = RegionCycles(cycle, servers, tools, wait, configuration.ingress.transport.value)
-    return Parts(cycle, cycles, servers, retry, watched, handler, problem_log)
+    return Parts(cycle, cycles, servers, retry, watched, handler, users_calls, problem_log)
 
 
-def refuse_unusable(configuration: Configuration) -> None:
+def refuse_unusable(configuration: Configuration) -> Sequence[str]:
     """Import what the configuration names, and read the table of settings or what the lookups say of themselves.
+
+    Return what the user should know of how the handler is called, a sentence each.
 
     Raises:
         ConfigurationRefused: Lists everything that cannot be used.
     """
     problems: list[ConfigurationError] = []
-    for read in (make_decoder, make_handler_of, make_data_handler_of, storage_kind(configuration).name):
+    users: list[Callable[..., Any]] = []
+    handler_of = partial(make_handler_of, find_way=users.append)
+    for read in (make_decoder, handler_of, make_data_handler_of, storage_kind(configuration).name):
         try:
             read(configuration)
         except ConfigurationError as error:
@@ -180,6 +197,22 @@ def refuse_unusable(configuration: Configuration) -> None:
         problems += find_unusable(configuration, name)
     if problems:
         raise ConfigurationRefused(problems)
+    return [*_doubtful_handling(configuration, *users[:1])]
+
+
+def _doubtful_handling(configuration: Configuration, users: Callable[..., Any] | None = None) -> Iterator[str]:
+    """Return what threads mean to the handler; `users` is what it calls of the user's code, None for nothing."""
+    threads, path = configuration.resequencer.handling_threads, path_of(Resequencers, "handling_threads")
+    if threads:
+        if users is None:
+            yield f"{path}: is {threads}, and has no effect: the service's own handler needs no threads"
+        elif is_async(users):
+            yield f"{path}: is {threads}, and has no effect: your handler or target type is async, and needs no threads"
+    elif users is not None and not is_async(users):
+        yield (
+            f"{path}: is 0, and your handler or target type is synchronous: processing-timeout cannot end its calls, and all "
+            "units of the worker wait for each. Define it with async def if it calls a server"
+        )
 
 
 def make_strategy_of(configuration: Configuration, in_flight: InFlight | None = None) -> Strategy:
@@ -284,21 +317,26 @@ def _waits_for_handled(configuration: Configuration) -> bool:
     return is_file_the_store or configuration.resequencer.acknowledge is Acknowledge.WHEN_HANDLED
 
 
-def make_handler_of(configuration: Configuration) -> Handler:
+def make_handler_of(configuration: Configuration, find_way: FindWay = within_the_turn) -> Handler:
     """Return the handler with the configured target type and settings; a user's own is also looked for in the working directory.
 
     If lookups were published, their settings count, and this handler has none.
     """
     is_published = find_current(configuration) is not None
-    return _make_handler(configuration, NotificationSettings(()) if is_published else load_notification_settings(configuration))
+    known = NotificationSettings(()) if is_published else load_notification_settings(configuration)
+    return _make_handler(configuration, known, find_way)
 
 
-def _make_handler(configuration: Configuration, known: NotificationSettings | Enrichment) -> VersionedHandler:
+def _make_handler(
+    configuration: Configuration, known: NotificationSettings | Enrichment, find_way: FindWay = within_the_turn
+) -> VersionedHandler:
     if configuration.notification.handler == PASS_THROUGH:
         return PassThrough()
     see_working_directory()
     settings = handler_settings(configuration)
-    return make_handler(settings, known) if configuration.ingress.events.format == IPF else make_event_handler(settings)
+    if configuration.ingress.events.format == IPF:
+        return make_handler(settings, known, find_way)
+    return make_event_handler(settings, find_way)
 
 
 def handler_settings(configuration: Configuration) -> HandlerSettings:

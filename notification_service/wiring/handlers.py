@@ -1,8 +1,11 @@
 """What the service adds around a handler: the lookups of the current release, and a watch over each call."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from inspect import CORO_CLOSED, getcoroutinestate
+from threading import Lock
 from typing import Any
+from weakref import ref
 
 from guardian.backoff import LogRateLimit, kind_of
 from notification_service.configuration.configuration import Configuration
@@ -13,19 +16,22 @@ from notification_service.lookups.flow_profiles import ReleasedProfiles
 from notification_service.lookups.follower import Follower
 from notification_service.lookups.manifest import Pointer
 from notification_service.lookups.release import Release, open_release, read_manifest
-from notification_service.lookups.shapes import PROFILES, NoRelease, ReleaseRefused
+from notification_service.lookups.shapes import PROFILES, NoRelease, ReleaseRefused, Tables
 from notification_service.payments.enrichment import Enrichment, Lookups
 from notification_service.payments.notification_settings import NotificationSettings
 from notification_service.payments.port import VersionedHandler
 from resequencer.clock import Clock, Instant
 from resequencer.errors import ConfigurationError, DependencyUnavailable, TransientError, words_of
 from resequencer.event import Event
-from resequencer.handler import Handled, Handler, Marks
+from resequencer.handler import Handled, Handler, HandlerCall, Marks, find_call
 from resequencer.in_flight import CallKind, InFlight
 
 _log = logging.getLogger("resequencer.lookups")
 
 _DIRECTORY = path_of(Lookup, "directory")
+
+Calls = list[ref[Coroutine[Any, Any, Handled]]]
+"""Calls under way, by weak references without callbacks: they end in other threads at any moment."""
 
 Make = Callable[[NotificationSettings | Enrichment], VersionedHandler]
 
@@ -33,14 +39,20 @@ Make = Callable[[NotificationSettings | Enrichment], VersionedHandler]
 class EnrichedHandler:
     """Handles with the lookups of one release until `take_up` finds another; without a release, as it was made.
 
-    The profiles of flows come from the same release.
+    The profiles of flows come from the same release. If the handler waits, this one does: a call has the release of the moment in
+    which it was made, which is closed only after the last of its calls.
     """
 
     def __init__(self, handler: VersionedHandler, release: Release | None, follower: Follower) -> None:
+        self.call: HandlerCall | None = None if find_call(handler) is None else self._call
         self._handler = handler
-        self._release = release
-        self._profiles = None if release is None else ReleasedProfiles(release)
+        self._release: Release | None = None
+        self._profiles: ReleasedProfiles | None = None
         self._follower = follower
+        self._calls: Calls = []
+        self._replaced: list[tuple[Release, Calls]] = []
+        if release is not None:
+            self._use(release)
 
     @property
     def version(self) -> str | None:
@@ -67,24 +79,68 @@ class EnrichedHandler:
     def handle(self, envelope: Event, data: Any, marks: Marks, now: Instant) -> Handled:
         return self._handler.handle(envelope, data, marks, now)
 
+    def _call(self, envelope: Event, data: Any, marks: Marks, now: Instant) -> Coroutine[Any, Any, Handled]:
+        call = find_call(self._handler)
+        assert call is not None, "a handler waits with each release"
+        made = call(envelope, data, marks, now)
+        self._calls.append(ref(made))
+        return made
+
     def find_lateness_ms(self, entity: str | None, flow: str) -> int | None:
         return None if self._profiles is None else self._profiles.find_lateness_ms(entity, flow)
 
     def take_up(self) -> None:
         """Switch to a new release, if there is one. Called between two cycles, so that a cycle uses one version. Never waits."""
         taken = self._follower.take()
-        if taken is None:
-            return
-        before, self._release = self._release, taken
-        self._handler, self._profiles = self._handler.with_lookups(Lookups(taken)), ReleasedProfiles(taken)
-        _log.info("lookups %s, %s", taken.version, "the first" if before is None else f"after {before.version}")
-        if before is not None:
-            before.close()
+        if taken is not None:
+            before = self._release
+            if before is not None:
+                self._replaced.append((before, self._calls))
+            self._calls = []
+            self._use(taken)
+            _log.info("lookups %s, %s", taken.version, "the first" if before is None else f"after {before.version}")
+        if self._calls:
+            self._calls = _under_way(self._calls)
+        if self._replaced:
+            self._close_unused()
 
     def close(self) -> None:
+        """Stop following, and close the releases. One that a call still reads stays open until the process ends."""
         self._follower.close()
         if self._release is not None:
-            self._release.close()
+            self._replaced.append((self._release, self._calls))
+        self._close_unused()
+
+    def _use(self, release: Release) -> None:
+        tables: Tables = release if self.call is None else _SharedTables(release)
+        self._release, self._profiles = release, ReleasedProfiles(tables)
+        self._handler = self._handler.with_lookups(Lookups(tables))
+
+    def _close_unused(self) -> None:
+        replaced, self._replaced = self._replaced, []
+        for release, calls in replaced:
+            if remaining := _under_way(calls):
+                self._replaced.append((release, remaining))
+            else:
+                release.close()
+
+
+def _under_way(calls: Calls) -> Calls:
+    """Return the calls that have not ended. One that was dropped before it began has."""
+    return [each for each in calls if (call := each()) is not None and getcoroutinestate(call) != CORO_CLOSED]
+
+
+class _SharedTables:
+    """The tables of a release for several threads at the same time, which LMDB does not allow. `Tables`."""
+
+    def __init__(self, release: Release) -> None:
+        self.version = release.version
+        self._release = release
+        self._lock = Lock()
+
+    def find(self, table: str, key: bytes) -> bytes | None:
+        with self._lock:
+            return self._release.find(table, key)
 
 
 def make_enriched_handler(configuration: Configuration, make: Make, load: Callable[[], NotificationSettings]) -> EnrichedHandler:

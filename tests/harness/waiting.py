@@ -40,6 +40,11 @@ async def async_wait_until(question: Callable[[], T], what: str, seconds: float 
         await asyncio.sleep(_LOOK_SECONDS)
 
 
+async def async_yield() -> None:
+    """Let the other tasks of the event loop have one step each."""
+    await asyncio.sleep(0)
+
+
 def pause_until(question: Callable[[], object], seconds: float, look_seconds: float = _LOOK_SECONDS) -> None:
     """Wait for an event that may not come, so many seconds at most: a strike comes then, with the event or without."""
     until = monotonic() + seconds

@@ -1,12 +1,16 @@
 """What users name as `package.module:name` is imported, and a place that was given up is answered with the new one."""
 
+import asyncio
+import functools
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 
 from notification_service import api
-from resequencer.users_code import import_named
+from resequencer.errors import PermanentError
+from resequencer.users_code import import_named, is_async, refuse_awaitable
 
 
 @pytest.fixture
@@ -43,3 +47,66 @@ def test_what_else_is_missing_is_named_as_it_is(write):
 
 def test_the_place_for_users_has_what_it_names():
     assert [each for each in api.__all__ if not hasattr(api, each)] == []
+
+
+async def waiting(*_):
+    return None
+
+
+async def yielding(*_):
+    yield None
+
+
+def direct(*_):
+    return waiting()
+
+
+@functools.wraps(waiting)
+def wrapping(*given):
+    return asyncio.run(waiting(*given))
+
+
+class Waiting:
+    async def __call__(self, mapping):
+        return mapping
+
+    async def handle(self, event):
+        return event
+
+    @classmethod
+    async def made(cls, event):
+        return event
+
+    @staticmethod
+    async def plain(event):
+        yield event
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(waiting, yielding, Waiting(), Waiting().handle, Waiting.made, Waiting.plain),
+        *(functools.partial(waiting, 1), functools.partial(functools.partial(Waiting().handle)), functools.partial(Waiting())),
+    ],
+)
+def test_what_is_to_be_awaited_is_known_before_it_is_called(function):
+    assert is_async(function)
+
+
+@pytest.mark.parametrize(
+    "function", [direct, wrapping, Waiting, len, str.upper, functools.partial(direct), lambda: None, functools.lru_cache(direct)]
+)
+def test_what_is_called_as_it_is_is_known_too(function):
+    assert not is_async(function)
+
+
+@pytest.mark.skipif(not hasattr(inspect, "markcoroutinefunction"), reason="Python 3.12 brings the mark")
+def test_a_function_may_be_marked_as_one_that_is_to_be_awaited():
+    assert is_async(inspect.markcoroutinefunction(lambda: waiting()))
+
+
+@pytest.mark.parametrize(("answer", "kind"), [(direct, "coroutine"), (yielding, "async_generator")])
+def test_an_answer_that_should_have_been_awaited_is_refused_with_the_remedy(answer, kind):
+    with pytest.raises(PermanentError, match=f"^handler a:B returned an object of type {kind}, .* define it with async def"):
+        refuse_awaitable("handler a:B", answer())
+    refuse_awaitable("handler a:B", [])

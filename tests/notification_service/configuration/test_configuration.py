@@ -250,6 +250,12 @@ def test_a_deadline_beyond_the_idle_timeout_is_allowed_with_a_warning(loaded):
     assert "300 s" in warning
 
 
+def test_threads_that_never_have_a_call_are_allowed_with_a_warning(loaded):
+    assert loaded(f"{R} {{ handling-threads = 64 }}").warnings == ()
+    (warning,) = loaded(f"{R} {{ handling-threads = 65 }}").warnings
+    assert warning.startswith(f"{R}.handling-threads: is above {R}.handling-concurrency, which is 64")
+
+
 def test_with_window_the_deadline_is_the_window(loaded):
     window = f"ipf.processing-data.ingress.events.format = cloudevents\npayment-status-notification.handler = pass-through\n{R}"
     attempts = "processing-timeout = 1h, max-attempts = 100, handling-limit = 1h, idle-timeout = 1h"

@@ -1,5 +1,6 @@
 """A user's own data handler: what it raises costs its event, and what another one has stored is refused."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -85,6 +86,17 @@ def test_a_handler_gets_what_is_kept() -> None:
 
     handler = OpeningHandler(Noting()).with_lookups("lookups")
     assert handler.handle(EVENT, kept("data"), UNMARKED, 5) == (EVENT, "data", UNMARKED, 5)
+    assert handler.call is None
+
+
+def test_a_handler_that_waits_gets_the_data_themselves_too() -> None:
+    class Waiting:
+        async def call(self, *given: Any) -> Any:
+            return given
+
+    handler = OpeningHandler(Waiting())
+    assert handler.call is not None
+    assert asyncio.run(handler.call(EVENT, kept("data"), UNMARKED, 5)) == (EVENT, "data", UNMARKED, 5)  # type: ignore[comparison-overlap]
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,18 @@
 """A user's own handler of any events: an error costs its event, and the notifications have ids and headers of the contract."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import pytest
+from harness.waiting import async_yield
 
 from notification_service.events.own_format import make_event
 from notification_service.events.own_handler import EventMessage, ForeignEventHandler
+from notification_service.wiring.waiting_calls import UsersCalls
 from resequencer.errors import DependencyUnavailable, PermanentError, TooLarge, TransientError
 from resequencer.handler import UNMARKED, Handled, Marks
+from resequencer.in_flight import Untracked
 from resequencer.notification import notification_id
 from resequencer.record import Origin, Partition, Record
 
@@ -156,3 +159,71 @@ def test_more_bytes_than_an_event_may_lead_to_are_too_large() -> None:
 def test_a_class_without_the_method_is_refused() -> None:
     with pytest.raises(TypeError, match="it has no method handle"):
         ForeignEventHandler(object(), "own:Own", LIMIT)  # type: ignore[arg-type]
+
+
+class Asks:
+    """The same, with `await`."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    async def handle(self, *given: Any) -> Iterable[Any]:
+        assert given == (EVENT, "data", UNMARKED, 5)
+        await async_yield()
+        return self._answer()
+
+
+class Yields(Asks):
+    async def handle(self, *given: Any) -> AsyncIterator[Any]:  # type: ignore[override]
+        for each in await super().handle(*given):
+            yield each
+
+
+def called(users: type[Asks | Says], answer: Answer, threads: int = 0) -> Handled:
+    """Return what comes of a call of a handler that waits."""
+    calls = UsersCalls([Untracked() for _ in range(threads)], 64)
+    call = ForeignEventHandler(users(answer), "own:Own", LIMIT, calls.find_way).call
+    assert call is not None
+    try:
+        return asyncio.run(call(EVENT, "data", UNMARKED, 5))
+    finally:
+        calls.close()
+
+
+WAYS = [(Asks, 0), (Yields, 0), (Says, 1)]
+
+
+@pytest.mark.parametrize(("users", "threads"), WAYS)
+def test_a_handler_that_waits_makes_the_same(users: type[Asks | Says], threads: int) -> None:
+    answer = [EventMessage(1, b"two", b"other", (("kind", b"x"),)), EventMessage(0, b"one")]
+    assert called(users, lambda: answer, threads) == handled(lambda: answer)
+    assert called(users, list, threads) == Handled((), suppressed=1)
+
+
+@pytest.mark.parametrize(("users", "threads"), WAYS)
+def test_a_failure_of_a_handler_that_waits_costs_its_event_as_any_other(users: type[Asks | Says], threads: int) -> None:
+    def fail() -> Iterable[Any]:
+        raise ValueError("odd")
+
+    with pytest.raises(PermanentError, match=r"^handler own:Own raised ValueError: odd"):
+        called(users, fail, threads)
+    with pytest.raises(PermanentError, match=r"^handler own:Own gave the index -1"):
+        called(users, lambda: [EventMessage(-1, b"")], threads)
+    with pytest.raises(TooLarge, match="raise max-record-bytes"):
+        called(users, lambda: [EventMessage(0, b"x" * LIMIT)], threads)
+
+
+def test_a_handler_that_is_called_within_the_turn_has_no_other_way() -> None:
+    assert ForeignEventHandler(Says(list), "own:Own", LIMIT, UsersCalls([], 64).find_way).call is None
+
+
+def test_a_synchronous_handler_that_returns_a_coroutine_is_refused_with_the_remedy() -> None:
+    asks = Asks(list)
+
+    class Passes:
+        def handle(self, *given: Any) -> Any:
+            return asks.handle(*given)
+
+    expected = "^handle of handler own:Own returned an object of type coroutine, .*: define it with async def"
+    with pytest.raises(PermanentError, match=expected):
+        ForeignEventHandler(Passes(), "own:Own", LIMIT).handle(EVENT, "data", UNMARKED, 5)

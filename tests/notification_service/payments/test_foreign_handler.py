@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import pytest
 from harness.driving import wire
+from harness.waiting import async_yield
 
 from notification_service.events.format import DecodingSettings
 from notification_service.payments.decoding import EnvelopeDecoder
@@ -18,10 +19,13 @@ from notification_service.payments.notification_settings import NotificationSett
 from notification_service.payments.payment_data import PaymentData
 from notification_service.payments.port import Message
 from notification_service.payments.settings import HandlerSettings, make_handler
+from notification_service.wiring.waiting_calls import UsersCalls
 from resequencer.errors import ConfigurationError, DependencyUnavailable, PermanentError, TooLarge, TransientError
-from resequencer.handler import Handled, Marks
+from resequencer.handler import Handled, Marks, find_call
+from resequencer.in_flight import Untracked
 from resequencer.notification import notification_id
 from resequencer.record import Origin, Partition, Record
+from resequencer.users_code import within_the_turn
 
 ALONE = SettingsAlone(NotificationSettings(()))
 ROOM = 1_000
@@ -146,3 +150,61 @@ def test_more_bytes_than_an_envelope_may_lead_to_are_too_large():
 def test_a_class_that_fails_when_it_is_made_is_refused_with_the_key():
     with pytest.raises(ConfigurationError, match=r"^payment-status-notification.handler: 'json:JSONDecodeError' cannot be used"):
         make_handler(HandlerSettings(handler="json:JSONDecodeError"), NotificationSettings(()))
+
+
+class Asks(Says):
+    """The same, with `await`."""
+
+    async def handle(self, *given: Any) -> Iterable[Any]:  # type: ignore[override]
+        await async_yield()
+        return super().handle(*given)
+
+
+class Yields(Says):
+    async def handle(self, *given: Any) -> AsyncIterator[Any]:  # type: ignore[override]
+        await async_yield()
+        for each in super().handle(*given):
+            yield each
+
+
+WAYS = [(Asks, 0), (Yields, 0), (Says, 1)]
+
+
+@pytest.mark.parametrize(("users", "threads"), WAYS)
+def test_a_handler_that_waits_makes_the_same_with_the_lookups_of_its_version(users: type[Says], threads: int):
+    """It makes facts, too."""
+
+    def answer(lookups: Any) -> Iterable[Message]:
+        yield Message(1, "ACSC", "|".join(lookups.find("desks", "k")).encode())
+
+    calls = UsersCalls([Untracked() for _ in range(threads)], 64)
+    given = envelope(*TWO), PaymentData(), Marks(late=True), 0
+    makers = [
+        ForeignHandler(made, "own:Own", Versioned("V1"), ROOM, makes_facts=True, find_way=way)
+        for made, way in ((users(answer), calls.find_way), (Says(answer), within_the_turn))
+    ]
+    for waiting, plain in (makers, [each.with_lookups(Versioned("V2")) for each in makers]):
+        call = find_call(waiting)
+        assert call is not None
+        assert asyncio.run(call(*given)) == plain.handle(*given)
+        assert find_call(plain) is None
+    calls.close()
+
+
+@pytest.mark.parametrize(("users", "threads"), WAYS)
+@pytest.mark.parametrize(
+    ("error", "text"), [(SystemExit(3), "^handler own:Own raised SystemExit"), (PermanentError("no"), "^no$")], ids=str
+)
+def test_a_failure_of_a_handler_that_waits_costs_its_envelope(users: type[Says], threads: int, error: Any, text: str):
+    calls = UsersCalls([Untracked() for _ in range(threads)], 64)
+    call = ForeignHandler(users(raising(error)), "own:Own", ALONE, ROOM, find_way=calls.find_way).call
+    assert call is not None
+    with pytest.raises(PermanentError, match=text):
+        asyncio.run(call(envelope(*TWO), PaymentData(), Marks(), 0))
+    calls.close()
+
+
+def test_a_synchronous_handler_that_returns_a_coroutine_is_refused_with_the_remedy():
+    asks = Asks(lambda _: [])
+    with pytest.raises(PermanentError, match=r"^handle of handler own:Own returned an object of type coroutine, .* async def"):
+        handled(lambda lookups: asks.handle(lookups))

@@ -7,12 +7,17 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from harness.waiting import async_yield
 
+from notification_service.payments.enrichment import Enrichment, SettingsAlone
+from notification_service.payments.notification_settings import NotificationSettings
 from notification_service.payments.payment_data import PaymentData
-from notification_service.payments.settings import HandlerSettings
+from notification_service.payments.settings import HandlerSettings, make_handler
+from notification_service.wiring.waiting_calls import UsersCalls
 from resequencer.dead_letter import DeadLetterReason
-from resequencer.errors import ConfigurationError, OwnershipLost, PermanentError, ResequencerError, TransientError
-from resequencer.handler import Handled
+from resequencer.errors import ConfigurationError, OwnershipLost, PermanentError, ResequencerError, TooLarge, TransientError
+from resequencer.handler import Handled, Marks, find_call
+from resequencer.in_flight import Untracked
 
 FLOW = "PaymentInitiationFlow"
 CUSTOM = (("BusinessData", b'{"a": 1.50}'), ("Other", b'"x"'))
@@ -254,3 +259,111 @@ def test_a_target_type_whose_module_ends_the_process_is_refused_by_its_key(
     with pytest.raises(ConfigurationError, match="'module_that_ends:render' cannot be imported") as refused:
         value_of("module_that_ends:render")
     assert refused.value.path == "payment-status-notification.target-type"
+
+
+async def shouting_later(mapping: dict[str, Any]) -> bytes:
+    await async_yield()
+    return shouting(mapping)
+
+
+@pytest.fixture
+def call_of(
+    envelope: Callable[..., Any], data: PaymentData, shipped_settings: NotificationSettings
+) -> Callable[..., tuple[Handled, Handled]]:
+    """Return what a target type that waits makes of two events, and what one makes that does not."""
+
+    def call_of(
+        waiting: str, plain: str = "users_targets:shouting", *, threads: int = 0, **options: Any
+    ) -> tuple[Handled, Handled]:
+        calls = UsersCalls([Untracked() for _ in range(threads)], 64)
+        keys = {"custom_data_keys": ("BusinessData",), **options}
+        given = envelope(("PaymentAccepted", FLOW, None), ("PaymentSettled", FLOW, None)), data, Marks("sequence:3"), 5
+        call = find_call(make_handler(HandlerSettings(waiting, **keys), shipped_settings, calls.find_way))
+        assert call is not None
+        try:
+            return asyncio.run(call(*given)), make_handler(HandlerSettings(plain, **keys), shipped_settings).handle(*given)
+        finally:
+            calls.close()
+
+    return call_of
+
+
+@pytest.mark.parametrize("makes_facts", [False, True])
+def test_a_callable_that_waits_makes_the_same(
+    makes_facts: bool, call_of: Callable[..., tuple[Handled, Handled]], user_module: ModuleType
+) -> None:
+    user_module.shouting, user_module.later = shouting, shouting_later  # type: ignore[attr-defined]
+    made, expected = call_of("users_targets:later", makes_facts=makes_facts)
+    assert made == expected
+    assert (len(made.notifications), len(made.facts)) == (2, 2 if makes_facts else 0)
+    made, expected = call_of("users_targets:shouting", threads=1, makes_facts=makes_facts)
+    assert made == expected
+
+
+def test_a_callable_that_waits_gets_the_lookups_of_the_version_that_counts(
+    envelope: Callable[..., Any], data: PaymentData, shipped_settings: NotificationSettings, user_module: ModuleType
+) -> None:
+    class Second(SettingsAlone):
+        version = "V2"
+
+    async def version(mapping: dict[str, Any], lookups: Enrichment) -> bytes:
+        return str(lookups.version).encode()
+
+    user_module.version = version  # type: ignore[attr-defined]
+    first = make_handler(HandlerSettings("users_targets:version"), shipped_settings, UsersCalls([], 64).find_way)
+    for handler, expected in ((first, b"None"), (first.with_lookups(Second(shipped_settings)), b"V2")):
+        call = find_call(handler)
+        assert call is not None
+        (made,) = asyncio.run(call(envelope(("PaymentAccepted", FLOW, None)), data, Marks(), 0)).notifications
+        assert made.value == expected
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_only_what_a_callable_that_waits_makes_counts_for_the_limit(
+    threads: int, call_of: Callable[..., tuple[Handled, Handled]], user_module: ModuleType
+) -> None:
+    """A report is longer than 100 bytes, and each notification counts 1 024 bytes more than its value."""
+    lengths = [0]
+
+    def make(mapping: dict[str, Any]) -> bytes:
+        return b"x" * lengths[0]
+
+    async def make_later(mapping: dict[str, Any]) -> bytes:
+        return make(mapping)
+
+    user_module.shouting, user_module.later = make, make_later  # type: ignore[attr-defined]
+    name, limit = "users_targets:shouting" if threads else "users_targets:later", 2 * (1_024 + 50)
+    lengths[0] = 50
+    made, expected = call_of(name, threads=threads, max_bytes=limit)
+    assert made == expected
+    lengths[0] = 51
+    with pytest.raises(TooLarge, match=r"of its process objects \(2\) exceed 2148 bytes after the first 1; send fewer"):
+        call_of(name, threads=threads, max_bytes=limit)
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_a_result_of_a_callable_that_waits_is_plain_bytes_too(
+    threads: int, call_of: Callable[..., tuple[Handled, Handled]], user_module: ModuleType
+) -> None:
+    answers: list[Any] = []
+    user_module.shouting = lambda mapping: answers[0]  # type: ignore[attr-defined]
+
+    async def later(mapping: Any) -> Any:
+        return answers[0]
+
+    user_module.later = later  # type: ignore[attr-defined]
+    name = "users_targets:shouting" if threads else "users_targets:later"
+    answers[:] = [Text(b"a message")]
+    made, _ = call_of(name, threads=threads)
+    assert {(type(each.value), each.value) for each in made.notifications} == {(bytes, b"a message")}
+    answers[:] = ["text"]
+    with pytest.raises(PermanentError, match=f"^{name} returned str instead of bytes"):
+        call_of(name, threads=threads)
+
+
+def test_a_synchronous_callable_that_returns_a_coroutine_is_refused_with_the_remedy(
+    value_of: Callable[..., bytes], user_module: ModuleType
+) -> None:
+    user_module.passes = lambda mapping: shouting_later(mapping)  # type: ignore[attr-defined]
+    with pytest.raises(PermanentError, match=r"^users_targets:passes returned an object of type coroutine, .* with async def"):
+        value_of("users_targets:passes")

@@ -113,6 +113,51 @@ def test_a_target_of_ones_own_is_found_in_the_working_directory(loaded, working_
     refuse_unusable(loaded(f'{N}.target-type = "my_targets:report"'))
 
 
+HANDLERS = {
+    "Sync": "def handle(self, *given): return []",
+    "Async": "async def handle(self, *given): return []",
+    "Yields": "async def handle(self, *given): yield",
+}
+TARGETS = "def sync(mapping): return b''\nasync def waits(mapping): return b''\n"
+
+
+@pytest.fixture
+def own(working_directory):
+    """Write handlers and target types, and return what names one in the configuration."""
+    made = "\n".join(f"class {name}:\n  def __init__(self, settings): pass\n  {text}" for name, text in HANDLERS.items())
+    (working_directory / "my_own.py").write_text(f"{made}\n{TARGETS}", encoding="utf-8")
+    return lambda name: f'{N}.{"handler" if name in HANDLERS else "target-type"} = "my_own:{name}"\n' if name else ""
+
+
+@pytest.mark.parametrize(
+    ("name", "threads", "note"),
+    [
+        ("Sync", 0, "is 0, and your handler or target type is synchronous: processing-timeout cannot end its calls"),
+        ("sync", 0, "is 0, and your handler or target type is synchronous"),
+        *((name, 0, None) for name in ("Async", "Yields", "waits", "")),
+        *((name, 2, None) for name in ("Sync", "sync")),
+        *((name, 2, "is 2, and has no effect: your handler or target type is async") for name in ("Async", "waits")),
+        ("", 2, "is 2, and has no effect: the service's own handler needs no threads"),
+    ],
+)
+def test_what_threads_mean_to_the_handler_is_noted(loaded, own, name, threads, note):
+    notes = refuse_unusable(loaded(f"{own(name)}{R}.handling-threads = {threads}"))
+    assert len(notes) == (note is not None)
+    assert note is None or notes[0].startswith(f"{R}.handling-threads: {note}")
+
+
+@pytest.mark.parametrize(
+    ("name", "threads", "limit"),
+    [("", 0, None), ("sync", 0, None), ("sync", 3, 3), ("sync", 9, 5), ("waits", 3, 5), ("Yields", 0, 5)],
+)
+def test_a_handler_that_waits_has_calls_side_by_side(composed, own, name, threads, limit):
+    parts = composed(
+        f"{own(name)}{R} {{ storage-type = none, strategy = SEQUENCE, handling-threads = {threads}, handling-concurrency = 5 }}"
+    )
+    assert (parts.handler.call is not None) == (limit is not None)
+    assert limit is None or parts.users_calls.limit == limit
+
+
 def test_all_that_cannot_be_used_is_refused_at_once(loaded, working_directory):
     configuration = loaded(f'{R}.strategy = "nowhere:Mine"\n{N}.target-type = "nowhere:report"')
     with pytest.raises(ConfigurationRefused) as refused:
