@@ -66,7 +66,7 @@ from notification_service.supervision.system_clock import SystemClock, steady_cl
 from notification_service.wiring.aggregation import find_unusable
 from notification_service.wiring.handlers import EnrichedHandler, HandlingLog, WatchedHandler, find_current, make_enriched_handler
 from notification_service.wiring.regions import find_unusable_clients, make_region_transport
-from notification_service.wiring.waiting_calls import UsersCalls
+from notification_service.wiring.waiting_calls import HandlingThreads, UsersCalls
 from notification_service.wiring.working_directory import see_working_directory
 from resequencer.errors import ConfigurationError
 from resequencer.event import Decoder, Refusal
@@ -115,8 +115,8 @@ def compose(
     strategy, load = make_strategy_of(configuration, in_flight), partial(load_notification_settings, configuration)
     data_handler = make_data_handler_of(configuration, in_flight)
 
-    slots = [Untracked() for _ in range(resequencer.handling_threads)]
-    users_calls = UsersCalls(slots, resequencer.handling_concurrency)
+    threads = HandlingThreads([Untracked() for _ in range(resequencer.handling_threads)])
+    users_calls = UsersCalls(threads, resequencer.handling_threads, resequencer.handling_concurrency)
 
     def make(known: NotificationSettings | Enrichment) -> VersionedHandler:
         made = _make_handler(configuration, known, users_calls.find_way)

@@ -38,39 +38,59 @@ async def await_it(who: str, event: Event, call: Callable[[], Any], finish: Call
         raise failure_of(who, error) from error
 
 
-class _Job(NamedTuple):
-    event: Event
-    run: Callable[[], Any]
-    outcome: Future[Any]
-
-
 class UsersCalls:
-    """Calls users' code beside the turns: awaits what is async, and has a thread for each slot for what is synchronous.
+    """Calls users' code beside the turns: awaits what is async, and has so many `threads` for what is synchronous.
 
-    At most `limit` calls may run at the same time. A thread has the event of its call in its slot. The threads start with the
-    first call, and none of them keeps the process from its end.
+    At most `limit` calls may run at the same time.
     """
 
-    def __init__(self, slots: Sequence[InFlight], concurrency: int) -> None:
+    def __init__(self, threads: HandlingThreads, count: int, concurrency: int) -> None:
         self.limit = concurrency
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._threads = [Thread(target=self._work, args=(each,), name="handling", daemon=True) for each in slots]
-        self._has_started = False
+        self.threads = threads
+        self._count = count
 
     def find_way(self, function: Callable[..., Any]) -> Way | None:
         """Return the way to call a user's function; None for one that is synchronous without threads."""
         if is_async(function):
             return await_it
-        if not self._threads:
+        if not self._count:
             return None
-        self.limit = min(self.limit, len(self._threads))
-        return self.call_in_thread
+        self.limit = min(self.limit, self._count)
+        return self._call_in_thread
 
-    async def call_in_thread(self, who: str, event: Event, call: Callable[[], Any], finish: Callable[[Any], Any]) -> Any:
-        """Call it in the next free thread. `resequencer.users_code.Way`.
+    async def _call_in_thread(self, who: str, event: Event, call: Callable[[], Any], finish: Callable[[Any], Any]) -> Any:
+        return await self.threads.run(lambda: _guarded(who, lambda: finish(call())), event)
 
-        The coroutine ends only when the call has ended, also if it is cancelled, for nothing can end a thread. It then raises
-        `CancelledError`, whatever came of the call. A call that has not begun ends at once.
+
+def _guarded(who: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call_guarded(who, call, TransientError)
+    except KeyboardInterrupt as error:
+        raise failure_of(who, error) from error
+
+
+class _Job(NamedTuple):
+    function: Callable[[], Any]
+    event: Event
+    outcome: Future[Any]
+
+
+class HandlingThreads:
+    """Threads that call functions, one each at a time: as many as there are slots. None keeps the process from its end.
+
+    A thread has the event of its call in its slot. They start with the first call.
+    """
+
+    def __init__(self, slots: Sequence[InFlight]) -> None:
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._threads = [Thread(target=self._work, args=(each,), name="handling", daemon=True) for each in slots]
+        self._has_started = False
+
+    async def run(self, function: Callable[[], Any], event: Event) -> Any:
+        """Call the function in the next free thread, for this event, and return or raise what it does.
+
+        The coroutine ends only when the function has ended, also if it is cancelled, for nothing can end a thread. It then raises
+        `CancelledError`, whatever came of the function. One that has not begun is not called then.
         """
         if not self._has_started:
             self._has_started = True
@@ -84,7 +104,7 @@ class UsersCalls:
                 loop.call_soon_threadsafe(ended.set_result, None)
 
         outcome.add_done_callback(wake)
-        self._jobs.put(_Job(event, lambda: _in_thread(who, lambda: finish(call())), outcome))
+        self._jobs.put(_Job(function, event, outcome))
         try:
             await shield(ended)
         except CancelledError:
@@ -96,7 +116,7 @@ class UsersCalls:
         finally:
             del outcome  # An error that it has would refer to this frame, and it to the error.
 
-    def close(self) -> None:
+    def shutdown(self) -> None:
         """End the threads that have no call. The others end with their calls, or with the process."""
         for _ in self._threads:
             self._jobs.put(None)
@@ -112,7 +132,7 @@ def _execute(job: _Job, slot: InFlight) -> None:
     try:
         slot.take(job.event, CallKind.HANDLING)
         try:
-            made = job.run()
+            made = job.function()
         finally:
             slot.clear()
     except BaseException as error:  # noqa: BLE001 - The task raises it.
@@ -120,13 +140,6 @@ def _execute(job: _Job, slot: InFlight) -> None:
         del job  # Otherwise the error would refer to it, and it to the error.
     else:
         job.outcome.set_result(made)
-
-
-def _in_thread(who: str, call: Callable[[], Any]) -> Any:
-    try:
-        return call_guarded(who, call, TransientError)
-    except KeyboardInterrupt as error:
-        raise failure_of(who, error) from error
 
 
 async def _in_any_case(ended: asyncio.Future[None]) -> None:

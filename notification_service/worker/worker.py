@@ -276,7 +276,7 @@ class Worker:
         for each in parts.servers:
             each.close()
         parts.handler.close()
-        parts.users_calls.close()
+        parts.users_calls.threads.shutdown()
 
     def _wait(self, milliseconds: int) -> None:
         """Wait for input or for an unavailable server, and keep the report fresh."""

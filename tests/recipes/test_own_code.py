@@ -1,5 +1,6 @@
 """A user's own strategy, target type and handler, as their recipes say: a package where the service is started, and its name."""
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -10,18 +11,22 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from harness.calling import users_calls
 from harness.driving import wire
 from harness.processes.operated_service import NOTIFICATION, OperatedService, envelope_line
 from harness.recipes import ROOT, Recipe
 
 from notification_service.connectors.line_format import Line, encode_line
+from notification_service.events.own_format import make_event
 from notification_service.payments.payment_data import PaymentData
-from notification_service.payments.target_types import find_target_type
+from notification_service.payments.target_types import CustomTarget, find_target_type
 from resequencer.errors import DependencyUnavailable, PermanentError, TransientError
 from resequencer.notification import notification_id
+from resequencer.record import Origin, Partition, Record
 from resequencer.strategies.port import Strategy
 
 NewService = Callable[..., OperatedService]
+EVENT = make_event(Record(Origin(Partition("T", 0), 7), b"v"), "uow-1", sequence=1)
 
 
 @pytest.fixture
@@ -83,7 +88,9 @@ def _line(flow: str, sequence: int) -> bytes:
 
 def test_the_target_type_that_calls_a_server_waits_for_it(own: Callable[[str], Recipe], monkeypatch: pytest.MonkeyPatch) -> None:
     own("a target type")
-    target_type = find_target_type("payments.screened_message:screened_message", (), ())
+    monkeypatch.setenv("NO_PROXY", "*")
+    target_type = find_target_type("payments.screened_message:screened_message", (), (), users_calls().find_way)
+    assert isinstance(target_type, CustomTarget)
     answers = iter([503, 200, 400])
 
     class Screening(BaseHTTPRequestHandler):
@@ -95,19 +102,24 @@ def test_the_target_type_that_calls_a_server_waits_for_it(own: Callable[[str], R
             pass
 
     report = b'{"CstmrPmtStsRpt": {"GrpHdr": {"MsgId": "A"}}}'
-    with HTTPServer(("127.0.0.1", 0), Screening) as server:
-        monkeypatch.setattr("payments.screened_message.SCREENING", server.server_address)
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+
+    async def call(server: HTTPServer) -> None:
         with pytest.raises(DependencyUnavailable, match=r"^screening unavailable$"):
-            target_type(report, PaymentData())
-        assert target_type(report, PaymentData()) == report
+            await target_type.make(report, PaymentData(), EVENT)
+        assert await target_type.make(report, PaymentData(), EVENT) == report
         with pytest.raises(PermanentError, match="screening refused it with 400"):
-            target_type(report, PaymentData())
-        server.shutdown()
+            await target_type.make(report, PaymentData(), EVENT)
+        await asyncio.to_thread(server.shutdown)
+        server.server_close()
+        with pytest.raises(DependencyUnavailable):
+            await target_type.make(report, PaymentData(), EVENT)
+
+    with HTTPServer(("127.0.0.1", 0), Screening) as server:
+        monkeypatch.setattr("payments.screened_message.SCREENING", f"http://127.0.0.1:{server.server_port}/screen")
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        asyncio.run(call(server))
         thread.join()
-    with pytest.raises(DependencyUnavailable):
-        target_type(report, PaymentData())
 
 
 def test_the_target_type_asks_to_be_called_again(own: Callable[[str], Recipe]) -> None:

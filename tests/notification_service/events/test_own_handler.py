@@ -5,14 +5,13 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import pytest
+from harness.calling import users_calls
 from harness.waiting import async_yield
 
 from notification_service.events.own_format import make_event
 from notification_service.events.own_handler import EventMessage, ForeignEventHandler
-from notification_service.wiring.waiting_calls import UsersCalls
 from resequencer.errors import DependencyUnavailable, PermanentError, TooLarge, TransientError
 from resequencer.handler import UNMARKED, Handled, Marks
-from resequencer.in_flight import Untracked
 from resequencer.notification import notification_id
 from resequencer.record import Origin, Partition, Record
 
@@ -181,13 +180,13 @@ class Yields(Asks):
 
 def called(users: type[Asks | Says], answer: Answer, threads: int = 0) -> Handled:
     """Return what comes of a call of a handler that waits."""
-    calls = UsersCalls([Untracked() for _ in range(threads)], 64)
+    calls = users_calls(threads)
     call = ForeignEventHandler(users(answer), "own:Own", LIMIT, calls.find_way).call
     assert call is not None
     try:
         return asyncio.run(call(EVENT, "data", UNMARKED, 5))
     finally:
-        calls.close()
+        calls.threads.shutdown()
 
 
 WAYS = [(Asks, 0), (Yields, 0), (Says, 1)]
@@ -214,7 +213,7 @@ def test_a_failure_of_a_handler_that_waits_costs_its_event_as_any_other(users: t
 
 
 def test_a_handler_that_is_called_within_the_turn_has_no_other_way() -> None:
-    assert ForeignEventHandler(Says(list), "own:Own", LIMIT, UsersCalls([], 64).find_way).call is None
+    assert ForeignEventHandler(Says(list), "own:Own", LIMIT, users_calls().find_way).call is None
 
 
 def test_a_synchronous_handler_that_returns_a_coroutine_is_refused_with_the_remedy() -> None:

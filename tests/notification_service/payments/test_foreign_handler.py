@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import pytest
+from harness.calling import users_calls
 from harness.driving import wire
 from harness.waiting import async_yield
 
@@ -19,10 +20,8 @@ from notification_service.payments.notification_settings import NotificationSett
 from notification_service.payments.payment_data import PaymentData
 from notification_service.payments.port import Message
 from notification_service.payments.settings import HandlerSettings, make_handler
-from notification_service.wiring.waiting_calls import UsersCalls
 from resequencer.errors import ConfigurationError, DependencyUnavailable, PermanentError, TooLarge, TransientError
 from resequencer.handler import Handled, Marks, find_call
-from resequencer.in_flight import Untracked
 from resequencer.notification import notification_id
 from resequencer.record import Origin, Partition, Record
 from resequencer.users_code import within_the_turn
@@ -177,7 +176,7 @@ def test_a_handler_that_waits_makes_the_same_with_the_lookups_of_its_version(use
     def answer(lookups: Any) -> Iterable[Message]:
         yield Message(1, "ACSC", "|".join(lookups.find("desks", "k")).encode())
 
-    calls = UsersCalls([Untracked() for _ in range(threads)], 64)
+    calls = users_calls(threads)
     given = envelope(*TWO), PaymentData(), Marks(late=True), 0
     makers = [
         ForeignHandler(made, "own:Own", Versioned("V1"), ROOM, makes_facts=True, find_way=way)
@@ -188,7 +187,7 @@ def test_a_handler_that_waits_makes_the_same_with_the_lookups_of_its_version(use
         assert call is not None
         assert asyncio.run(call(*given)) == plain.handle(*given)
         assert find_call(plain) is None
-    calls.close()
+    calls.threads.shutdown()
 
 
 @pytest.mark.parametrize(("users", "threads"), WAYS)
@@ -196,12 +195,12 @@ def test_a_handler_that_waits_makes_the_same_with_the_lookups_of_its_version(use
     ("error", "text"), [(SystemExit(3), "^handler own:Own raised SystemExit"), (PermanentError("no"), "^no$")], ids=str
 )
 def test_a_failure_of_a_handler_that_waits_costs_its_envelope(users: type[Says], threads: int, error: Any, text: str):
-    calls = UsersCalls([Untracked() for _ in range(threads)], 64)
+    calls = users_calls(threads)
     call = ForeignHandler(users(raising(error)), "own:Own", ALONE, ROOM, find_way=calls.find_way).call
     assert call is not None
     with pytest.raises(PermanentError, match=text):
         asyncio.run(call(envelope(*TWO), PaymentData(), Marks(), 0))
-    calls.close()
+    calls.threads.shutdown()
 
 
 def test_a_synchronous_handler_that_returns_a_coroutine_is_refused_with_the_remedy():

@@ -7,17 +7,16 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from harness.calling import users_calls
 from harness.waiting import async_yield
 
 from notification_service.payments.enrichment import Enrichment, SettingsAlone
 from notification_service.payments.notification_settings import NotificationSettings
 from notification_service.payments.payment_data import PaymentData
 from notification_service.payments.settings import HandlerSettings, make_handler
-from notification_service.wiring.waiting_calls import UsersCalls
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import ConfigurationError, OwnershipLost, PermanentError, ResequencerError, TooLarge, TransientError
 from resequencer.handler import Handled, Marks, find_call
-from resequencer.in_flight import Untracked
 
 FLOW = "PaymentInitiationFlow"
 CUSTOM = (("BusinessData", b'{"a": 1.50}'), ("Other", b'"x"'))
@@ -275,7 +274,7 @@ def call_of(
     def call_of(
         waiting: str, plain: str = "users_targets:shouting", *, threads: int = 0, **options: Any
     ) -> tuple[Handled, Handled]:
-        calls = UsersCalls([Untracked() for _ in range(threads)], 64)
+        calls = users_calls(threads)
         keys = {"custom_data_keys": ("BusinessData",), **options}
         given = envelope(("PaymentAccepted", FLOW, None), ("PaymentSettled", FLOW, None)), data, Marks("sequence:3"), 5
         call = find_call(make_handler(HandlerSettings(waiting, **keys), shipped_settings, calls.find_way))
@@ -283,7 +282,7 @@ def call_of(
         try:
             return asyncio.run(call(*given)), make_handler(HandlerSettings(plain, **keys), shipped_settings).handle(*given)
         finally:
-            calls.close()
+            calls.threads.shutdown()
 
     return call_of
 
@@ -310,7 +309,7 @@ def test_a_callable_that_waits_gets_the_lookups_of_the_version_that_counts(
         return str(lookups.version).encode()
 
     user_module.version = version  # type: ignore[attr-defined]
-    first = make_handler(HandlerSettings("users_targets:version"), shipped_settings, UsersCalls([], 64).find_way)
+    first = make_handler(HandlerSettings("users_targets:version"), shipped_settings, users_calls().find_way)
     for handler, expected in ((first, b"None"), (first.with_lookups(Second(shipped_settings)), b"V2")):
         call = find_call(handler)
         assert call is not None

@@ -8,6 +8,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from harness.calling import users_calls
 from harness.driving import wire
 from harness.published_lookups import NOW, publish, shaped
 from harness.waiting import DEADLINE_SECONDS, async_wait_until, async_yield
@@ -23,9 +24,7 @@ from notification_service.payments.enrichment import Lookups
 from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.foreign_handler import ForeignHandler
 from notification_service.wiring.handlers import EnrichedHandler
-from notification_service.wiring.waiting_calls import UsersCalls
 from resequencer.handler import UNMARKED, Handled
-from resequencer.in_flight import Untracked
 from resequencer.record import Origin, Partition, Record
 
 Begun = Coroutine[Any, Any, Handled]
@@ -97,7 +96,7 @@ Make = Callable[[Desks], EnrichedHandler]
 @pytest.fixture
 def make(directory: LookupsDirectory, release: Callable[[], None]) -> Iterator[Make]:
     """Make the handler around the user's with the first release."""
-    calls, made = UsersCalls([Untracked()], 64), list[EnrichedHandler]()
+    calls, made = users_calls(1), list[EnrichedHandler]()
 
     def make(users: Desks) -> EnrichedHandler:
         pointer = directory.get_current()
@@ -107,7 +106,7 @@ def make(directory: LookupsDirectory, release: Callable[[], None]) -> Iterator[M
         return made[-1]
 
     yield make
-    calls.close()
+    calls.threads.shutdown()
     for each in made:
         each.close()
 

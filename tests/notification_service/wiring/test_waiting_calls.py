@@ -12,7 +12,7 @@ import pytest
 from harness.waiting import DEADLINE_SECONDS, async_wait_until, async_yield, wait_until
 
 from notification_service.events.own_format import make_event
-from notification_service.wiring.waiting_calls import UsersCalls, await_it
+from notification_service.wiring.waiting_calls import HandlingThreads, UsersCalls, await_it
 from resequencer.errors import DependencyUnavailable, EndedItsWorker, PermanentError, TooLarge, TransientError
 from resequencer.event import Event
 from resequencer.in_flight import CallKind, Untracked
@@ -46,13 +46,14 @@ def with_threads() -> Iterator[Callable[..., UsersCalls]]:
     made: list[UsersCalls] = []
 
     def with_threads(*slots: Slot) -> UsersCalls:
-        made.append(UsersCalls(slots or [Slot()], 64))
+        slots = slots or (Slot(),)
+        made.append(UsersCalls(HandlingThreads(slots), len(slots), 64))
         return made[-1]
 
     yield with_threads
     for each in made:
-        each.close()
-        for thread in each._threads:
+        each.threads.shutdown()
+        for thread in each.threads._threads:
             if thread.ident is not None:
                 thread.join(DEADLINE_SECONDS)
                 assert not thread.is_alive()
@@ -112,7 +113,7 @@ def test_a_coroutine_is_awaited_and_what_an_async_generator_yields_is_gathered(c
 def test_what_it_raises_costs_its_event_and_ends_neither_loop_nor_thread(
     error: BaseException, with_threads: Callable[..., UsersCalls]
 ) -> None:
-    in_thread = with_threads().call_in_thread
+    in_thread = with_threads()._call_in_thread
     for outcome in (
         outcome_of(await_it, raising_later(error)),
         outcome_of(await_it, raising(error)),
@@ -126,13 +127,13 @@ def test_what_it_raises_costs_its_event_and_ends_neither_loop_nor_thread(
 @pytest.mark.parametrize("error", [TransientError("later"), DependencyUnavailable("desk"), PermanentError("never")])
 def test_what_means_something_to_the_service_passes(error: Exception, with_threads: Callable[..., UsersCalls]) -> None:
     assert outcome_of(await_it, raising_later(error)) is error
-    assert outcome_of(with_threads().call_in_thread, raising(error)) is error
+    assert outcome_of(with_threads()._call_in_thread, raising(error)) is error
 
 
 def test_an_answer_of_which_nothing_can_be_made_costs_its_event(with_threads: Callable[..., UsersCalls]) -> None:
     expected = f"{WHO} raised TypeError: 'int' object is not iterable"
     assert str(outcome_of(await_it, returning(5))) == expected
-    assert str(outcome_of(with_threads().call_in_thread, lambda: 5)) == expected
+    assert str(outcome_of(with_threads()._call_in_thread, lambda: 5)) == expected
 
 
 def test_a_cancelled_coroutine_is_cancelled_at_its_await_and_says_so() -> None:
@@ -179,7 +180,7 @@ def test_as_many_calls_run_side_by_side_as_there_are_threads_each_in_its_own(wit
         return [own.count]
 
     async def five() -> list[list[int]]:
-        made = [asyncio.create_task(calls.call_in_thread(WHO, EVENT, call, list)) for _ in range(5)]
+        made = [asyncio.create_task(calls._call_in_thread(WHO, EVENT, call, list)) for _ in range(5)]
         await async_wait_until(lambda: all(each.held is EVENT for each in slots), "all threads have a call")
         go.set()
         return await asyncio.gather(*made)
@@ -200,7 +201,7 @@ def test_a_cancelled_call_ends_only_when_its_thread_has_ended_it(with_threads: C
         return []
 
     async def cancel() -> None:
-        task = asyncio.create_task(calls.call_in_thread(WHO, EVENT, call, list))
+        task = asyncio.create_task(calls._call_in_thread(WHO, EVENT, call, list))
         await async_wait_until(lambda: slot.held, "it is being called")
         for _ in range(3):
             task.cancel()
@@ -221,9 +222,9 @@ def test_a_cancelled_call_that_no_thread_has_begun_ends_at_once_and_is_not_made(
     calls = with_threads(slot)
 
     async def cancel() -> None:
-        first = asyncio.create_task(calls.call_in_thread(WHO, EVENT, lambda: [go.wait(DEADLINE_SECONDS)], list))
+        first = asyncio.create_task(calls._call_in_thread(WHO, EVENT, lambda: [go.wait(DEADLINE_SECONDS)], list))
         await async_wait_until(lambda: slot.held, "the only thread has a call")
-        second = asyncio.create_task(calls.call_in_thread(WHO, EVENT, lambda: made.append("second"), list))
+        second = asyncio.create_task(calls._call_in_thread(WHO, EVENT, lambda: made.append("second"), list))
         await async_yield()
         second.cancel()
         with pytest.raises(CancelledError):
@@ -237,7 +238,7 @@ def test_a_cancelled_call_that_no_thread_has_begun_ends_at_once_and_is_not_made(
 
 def test_an_event_that_its_slot_refuses_is_not_called_for(with_threads: Callable[..., UsersCalls]) -> None:
     refusal = EndedItsWorker("three times")
-    assert outcome_of(with_threads(Slot(refusal)).call_in_thread, raising(AssertionError())) is refusal
+    assert outcome_of(with_threads(Slot(refusal))._call_in_thread, raising(AssertionError())) is refusal
 
 
 def test_a_thread_that_has_nothing_to_do_keeps_nothing_of_its_last_call(with_threads: Callable[..., UsersCalls]) -> None:
@@ -246,7 +247,7 @@ def test_a_thread_that_has_nothing_to_do_keeps_nothing_of_its_last_call(with_thr
 
     calls, answer = with_threads(), Answer()
     known = ref(answer)
-    assert outcome_of(calls.call_in_thread, lambda given=answer: given, len) == 0
+    assert outcome_of(calls._call_in_thread, lambda given=answer: given, len) == 0
     del answer
     wait_until(lambda: known() is None, "the answer is gone")
 
@@ -254,7 +255,7 @@ def test_a_thread_that_has_nothing_to_do_keeps_nothing_of_its_last_call(with_thr
 def test_a_thread_that_ends_its_call_after_the_loop_was_closed_ends_quietly(with_threads: Callable[..., UsersCalls]) -> None:
     slot, go = Slot(), Signal()
     calls, loop = with_threads(slot), asyncio.new_event_loop()
-    task = loop.create_task(calls.call_in_thread(WHO, EVENT, lambda: [go.wait(DEADLINE_SECONDS)], list))
+    task = loop.create_task(calls._call_in_thread(WHO, EVENT, lambda: [go.wait(DEADLINE_SECONDS)], list))
     loop.run_until_complete(async_wait_until(lambda: slot.held, "it is being called"))
     loop.close()
     task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -263,7 +264,7 @@ def test_a_thread_that_ends_its_call_after_the_loop_was_closed_ends_quietly(with
 
 
 def test_what_is_async_is_awaited_and_the_rest_has_the_threads_if_there_are_any(with_threads: Callable[..., UsersCalls]) -> None:
-    none, some = UsersCalls([], 64), with_threads(Slot(), Slot())
+    none, some = UsersCalls(HandlingThreads([]), 0, 64), with_threads(Slot(), Slot())
     assert (none.find_way(three), none.find_way(len), none.limit) == (await_it, None, 64)
     assert (some.find_way(three), some.limit) == (await_it, 64)
-    assert (some.find_way(len), some.limit) == (some.call_in_thread, 2)
+    assert (some.find_way(len), some.limit) == (some._call_in_thread, 2)
