@@ -75,7 +75,9 @@ class Cycle:
         self._tools = tools
         self._settings = settings
         self._next_wake_at: Instant | None = None
-        self._is_blocked = self._is_finishing = False
+        self._is_blocked = False
+        self.is_finishing = False
+        """Whether nothing more is read, because the worker drains."""
         self.partitions = Partitions(servers, tools, settings)
         self._batch_size = BatchSize(settings.batch_size, _CYCLE_MS)
         self._portions = PublicationSize(self._transport, tools.clock, settings.portion_bytes)
@@ -153,15 +155,6 @@ class Cycle:
                 self.partitions.lose(partition, error)
         return gone
 
-    def finish_calls(self, seconds: float) -> None:
-        """Take up the answers of the calls under way, as far as they come in this time. No other call begins, nothing is read.
-
-        Raises: as `run_once`.
-        """
-        self._is_finishing, end = True, self._tools.clock.now() + round(1_000 * seconds)
-        while self._actors.finish_calls(max(0.0, (end - self._tools.clock.now()) / 1_000)) and self._tools.clock.now() < end:
-            self.run_once()
-
     def close(self) -> None:
         """Publish the positions that moved since they were last published. Called once, when the worker shuts down."""
         self._publish([owned for owned in self.partitions.owned.values() if owned.positions.has_moved()])
@@ -205,7 +198,7 @@ class Cycle:
         full = [name for name, room in capacities.items() if not room]
         is_behind = self._actors.is_behind
         full += [name for name, owned in self.partitions.owned.items() if is_behind or owned.orders.is_paused]
-        if self._is_finishing:
+        if self.is_finishing:
             return self._transport.poll(0, 0)
         return self._transport.poll(min([at_once, *(each for each in capacities.values() if each)]), idle_ms, full)
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from guardian.actor_gateway import ActorGateway
 from guardian.backoff import BackoffSettings, LogRateLimit, RetryWithBackoff
+from guardian.calls import Calls
 from guardian.cycle import Cycle
 from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.ports import NoOrders, OrderBook, OrderSource, Transport
@@ -64,14 +65,15 @@ from notification_service.payments.settings import HandlerSettings, make_event_h
 from notification_service.payments.strategies import STRATEGY_KEY, StrategySettings, make_strategy
 from notification_service.supervision.system_clock import SystemClock, steady_clock
 from notification_service.wiring.aggregation import find_unusable
+from notification_service.wiring.call_runner import CallRunner, HandlingThreads
 from notification_service.wiring.handlers import EnrichedHandler, HandlingLog, WatchedHandler, find_current, make_enriched_handler
 from notification_service.wiring.regions import find_unusable_clients, make_region_transport
-from notification_service.wiring.waiting_calls import HandlingThreads, UsersCalls
+from notification_service.wiring.waiting_calls import UsersCalls
 from notification_service.wiring.working_directory import see_working_directory
 from resequencer.errors import ConfigurationError
 from resequencer.event import Decoder, Refusal
 from resequencer.handler import DataHandler, Handler
-from resequencer.in_flight import InFlight, Untracked
+from resequencer.in_flight import CallsInFlight, InFlight, Untracked
 from resequencer.order import LONGEST_HOLD_MS, OrderKind
 from resequencer.record import Record
 from resequencer.strategies.port import Strategy
@@ -100,7 +102,7 @@ def compose(
     wait: Callable[[int], None],
     is_stopping: Callable[[], bool],
     slot: int = 0,
-    in_flight: InFlight | None = None,
+    in_flight: CallsInFlight | None = None,
 ) -> Parts:
     """Make the worker of a slot. It reads only the settings or the lookups, and creates and takes over nothing yet.
 
@@ -115,7 +117,7 @@ def compose(
     strategy, load = make_strategy_of(configuration, in_flight), partial(load_notification_settings, configuration)
     data_handler = make_data_handler_of(configuration, in_flight)
 
-    threads = HandlingThreads([Untracked() for _ in range(resequencer.handling_threads)])
+    threads = HandlingThreads(in_flight.beside.threads[: resequencer.handling_threads or None])
     users_calls = UsersCalls(threads, resequencer.handling_threads, resequencer.handling_concurrency)
 
     def make(known: NotificationSettings | Enrichment) -> VersionedHandler:
@@ -124,7 +126,8 @@ def compose(
 
     handler = make_enriched_handler(configuration, make, load)
     problem_log, timeout_ms = LogRateLimit(), resequencer.processing_timeout_ms
-    watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(problem_log, clock, timeout_ms).note)
+    handling_log = HandlingLog(problem_log, clock, timeout_ms, resequencer.max_attempts)
+    watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, handling_log.note)
     decoder = _decoder(configuration, strategy, in_flight)
     events = stored_format(configuration.ingress.events, decoder)
     context = TurnContext(
@@ -148,8 +151,12 @@ def compose(
         longest_pause_ms=context.settings.longest_pause_ms,
         longest_deadline_ms=max(context.settings.longest_deadline_ms, LONGEST_HOLD_MS),
     )
-    gateway = ActorGateway(context, decoder.decode, registry)
-    servers = Servers(_make_transport(configuration, wait, slot), storage, gateway, make_order_source(configuration))
+    transport, calls = _make_transport(configuration, wait, slot), None
+    if handler.call is not None:
+        runner = CallRunner(handler.call, in_flight, threads, getattr(transport, "wake", lambda: None))
+        calls = Calls(runner, users_calls.limit, timeout_ms, monotonic, handling_log.note_call)
+    gateway = ActorGateway(context, decoder.decode, registry, calls)
+    servers = Servers(transport, storage, gateway, make_order_source(configuration))
     retry = RetryWithBackoff(BackoffSettings(), wait, is_stopping)
     tools = Tools(decoder, clock, retry, _random_token, problem_log)
     settings = CycleSettings(

@@ -181,6 +181,8 @@ _EXPIRE_MS = 10_000
 _REASONS = {State.HEALING: "the storage lost committed work; its records are being read again"}
 _OF_REGION = {RegionState.FAILED: State.FAILED, RegionState.RESETTING: State.RESETTING}
 _NOT_JOINED = "waiting for Kafka to assign partitions"
+_FINISH_MS = 20_000
+"""How long a worker that drains waits for the answers of handlers: it has 30 s in all."""
 _MANY = 100
 """If one call expired this many idle units, there are probably more, and the next call follows at once."""
 
@@ -284,8 +286,16 @@ class Worker:
     def _drain(self) -> None:
         _log.info("draining")
         self._report(self._clock.now(), State.DRAINING)
+        self._finish_calls()
         self._get_parts().cycle.close()
         _log.info("drained")
+
+    def _finish_calls(self) -> None:
+        """Take up what the calls of handlers under way answer, as far as that comes in time. The next owner makes the others."""
+        parts, end = self._get_parts(), self._clock.now() + _FINISH_MS
+        parts.cycle.is_finishing = True
+        while parts.servers.actors.finish_calls(max(0, end - self._clock.now()) / 1_000) and self._clock.now() < end:
+            self._run_cycle()
 
     def _leave(self, parts: Parts, reason: str | None) -> None:
         now = self._clock.now()
