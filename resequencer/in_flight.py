@@ -1,9 +1,13 @@
 """The envelope in flight: the one that a worker is handling. It is kept outside the worker, so that it survives a crash."""
 
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from resequencer.event import Event
+
+MAX_THREADS = 64
+"""How many threads of a worker may execute calls of handlers."""
 
 
 class CallKind(IntEnum):
@@ -40,8 +44,56 @@ class InFlight(Protocol):
         ...
 
 
+class Slot(Protocol):
+    """Holds the envelope of the call that one thread executes now."""
+
+    def put(self, envelope: Event, kind: CallKind) -> None: ...
+
+    def clear(self) -> None: ...
+
+
+class CallSlots(NamedTuple):
+    """The slots of the threads beside the worker's: of the step of a coroutine, and of each thread that handles.
+
+    `overdue` is for a call that was to end and has not.
+    """
+
+    step: Slot
+    overdue: Slot
+    threads: Sequence[Slot]
+
+
+class CallsInFlight(InFlight, Protocol):
+    """Holds also the envelopes of calls beside the worker's thread. Only this thread uses its methods; slots have their own."""
+
+    @property
+    def beside(self) -> CallSlots: ...
+
+    def is_suspect(self, envelope: Event) -> bool:
+        """Return whether a worker has ended while it handled this envelope, maybe beside others."""
+        ...
+
+    def admit(self, envelope: Event) -> None:
+        """Note that a call beside the worker's thread begins.
+
+        Raises:
+            EndedItsWorker: As `take`.
+        """
+        ...
+
+    def settle(self, envelope: Event) -> None:
+        """Note that a call beside the worker's thread has ended, and will not be repeated."""
+        ...
+
+
 class Untracked:
     """Tracks nothing. For dry runs and simulations, which have no supervisor."""
+
+    def __init__(self) -> None:
+        self.beside = CallSlots(self, self, (self,) * MAX_THREADS)
+
+    def put(self, envelope: Event, kind: CallKind) -> None:
+        pass
 
     def take(self, envelope: Event, kind: CallKind) -> None:
         pass
@@ -50,4 +102,14 @@ class Untracked:
         pass
 
     def clear(self) -> None:
+        pass
+
+    def is_suspect(self, envelope: Event) -> bool:
+        del envelope
+        return False
+
+    def admit(self, envelope: Event) -> None:
+        pass
+
+    def settle(self, envelope: Event) -> None:
         pass

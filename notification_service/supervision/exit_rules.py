@@ -2,7 +2,7 @@
 
 import signal
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from notification_service.supervision.in_flight_memory import InFlightEnvelope
@@ -35,6 +35,11 @@ class CallWatch:
         """Whether the call has run for longer than the limit."""
         return self.elapsed_ms > self._limit_ms
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the call has run for half of the limit."""
+        return 2 * self.elapsed_ms > self._limit_ms
+
     def look(self, call: int | None, now: int) -> None:
         """Record the call that runs now; None if none does."""
         since, self._looked_at = now - self._looked_at, now
@@ -52,6 +57,9 @@ _OF_ITS_OWN = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS}
 )
 """Signals that a process causes itself. SIGKILL and SIGTERM come from outside: from a person, or from a kernel without memory."""
+
+_NAMED = 5
+"""How many envelopes a log line names."""
 
 _REASON = DeadLetterReason.ENDED_ITS_WORKER.value
 _ORDERED_TWICE = frozenset({128 + signal.SIGTERM, 128 + signal.SIGINT})
@@ -90,6 +98,19 @@ def was_ordered(code: int) -> bool:
 def is_own_doing(code: int) -> bool:
     """Return whether a worker caused its own end: with an exit code, or by a signal (negative) that its own code raises."""
     return -code in _OF_ITS_OWN if code < 0 else code not in _ORDERED_TWICE
+
+
+def names_of(in_flight: Sequence[InFlightEnvelope]) -> str:
+    """Return the envelopes for a log line, the first few by name."""
+    more = len(in_flight) - _NAMED
+    names = ", ".join(map(str, in_flight[:_NAMED]))
+    return names if more <= 0 else f"{names} and {more} more"
+
+
+def blame_none(in_flight: Sequence[InFlightEnvelope]) -> str:
+    """Return the text that follows the description of an exit with several envelopes in flight, which counts for none."""
+    reason = f"one of these {len(in_flight)} ended it: the exit counts for none, and each is called again alone"
+    return f"while {names_of(in_flight)} ({reason})"
 
 
 def blame(in_flight: InFlightEnvelope, suspect: Suspect | None) -> str:

@@ -1,17 +1,17 @@
-"""A page of memory that a worker and its supervisor share: which envelope the worker has in flight."""
+"""Memory that a worker and its supervisor share: which envelopes the worker has in flight, and in which of its threads."""
 
 import mmap
 import os
+from collections.abc import Iterable
 from struct import Struct
 
 import msgspec
 
 from notification_service.events.identifiers import shown
 from resequencer.event import Event
-from resequencer.in_flight import CallKind
+from resequencer.in_flight import MAX_THREADS, CallKind
 from resequencer.record import Origin, Partition
 
-_SIZE = 4_096
 _FIXED = Struct("<Qqq8s8sHHBB")
 """The number of the call, partition, offset, hash and digest of the envelope, the lengths of unit and topic, the call's kind,
 and whether it is in flight. The last byte is written last, and cleared first: what is in flight is always whole.
@@ -20,6 +20,9 @@ _CALL = Struct("<Q")
 _IS_HELD = _FIXED.size - 1
 _TOPIC = 128
 _UNIT = 512
+_SLOT_SIZE = 2_048
+_THREADS_FROM = 3
+_SIZE = (_THREADS_FROM + MAX_THREADS) * _SLOT_SIZE
 
 
 class InFlightEnvelope(msgspec.Struct, frozen=True):
@@ -49,17 +52,14 @@ def identity_of(envelope: Event) -> str:
     return (envelope.id_hash + envelope.digest).hex()
 
 
-class InFlightMemory:
-    """Memory shared by a worker and its supervisor. It is no file: a full disk would end the worker, and the envelope would be
-    blamed.
+class InFlightSlot:
+    """The envelope of one thread, at most one. Only this thread writes it, unless its writers have a lock."""
 
-    The supervisor makes it and passes its descriptor on. Without a descriptor the memory is this process's own.
-    """
-
-    def __init__(self, descriptor: int | None = None) -> None:
-        if descriptor is not None:
-            os.set_inheritable(descriptor, False)
-        self._page = mmap.mmap(-1 if descriptor is None else descriptor, _SIZE)
+    def __init__(self, page: mmap.mmap, number: int) -> None:
+        self._page = page
+        self._at = number * _SLOT_SIZE
+        self._unit_at = self._at + _UNIT
+        self._held_at = self._at + _IS_HELD
         self._topic: str | None = None
         self._call = 0
 
@@ -70,34 +70,69 @@ class InFlightMemory:
         (topic, number), offset = envelope.record.origin
         if topic != self._topic:
             self._write_topic(topic)
-        page, unit = self._page, envelope.unit.encode()
-        page[_UNIT : _UNIT + len(unit)] = unit
+        page, at, unit_at, unit = self._page, self._at, self._unit_at, envelope.unit.encode()
+        page[unit_at : unit_at + len(unit)] = unit
         self._call += 1
-        _FIXED.pack_into(page, 0, self._call, number, offset, envelope.id_hash, envelope.digest, len(unit), len(topic), kind, 1)
+        _FIXED.pack_into(page, at, self._call, number, offset, envelope.id_hash, envelope.digest, len(unit), len(topic), kind, 1)
 
     def clear(self) -> None:
-        self._page[_IS_HELD] = 0
+        self._page[self._held_at] = 0
 
     @property
     def call(self) -> int | None:
         """The number of the running call; None if none runs."""
-        call: int = _CALL.unpack_from(self._page)[0]
-        return call if self._page[_IS_HELD] else None
+        call: int = _CALL.unpack_from(self._page, self._at)[0]
+        return call if self._page[self._held_at] else None
 
     def find(self) -> InFlightEnvelope | None:
         """Return the envelope in flight; None if there is none. Correct only for a worker that has ended, or does not move."""
-        call, number, offset, id_hash, digest, unit_length, topic_length, code, is_held = _FIXED.unpack_from(self._page)
+        call, number, offset, id_hash, digest, unit_length, topic_length, code, is_held = _FIXED.unpack_from(self._page, self._at)
         if not is_held:
             return None
-        topic = self._page[_TOPIC : _TOPIC + topic_length].decode("utf-8", "replace")
-        unit = self._page[_UNIT : _UNIT + unit_length].decode("utf-8", "replace")
+        topic = self._read(_TOPIC, topic_length)
+        unit = self._read(_UNIT, unit_length)
         return InFlightEnvelope(call, Origin(Partition(topic, number), offset), unit, CallKind(code), (id_hash + digest).hex())
+
+    def _read(self, place: int, length: int) -> str:
+        return self._page[self._at + place : self._at + place + length].decode("utf-8", "replace")
 
     def _write_topic(self, topic: str) -> None:
         """Write the topic once, because all records of a service have the same."""
-        encoded = topic.encode()
-        self._page[_TOPIC : _TOPIC + len(encoded)] = encoded
+        encoded, begin = topic.encode(), self._at + _TOPIC
+        self._page[begin : begin + len(encoded)] = encoded
         self._topic = topic
+
+
+class InFlightMemory:
+    """Memory shared by a worker and its supervisor. It is no file: a full disk would end the worker, and the envelope would be
+    blamed.
+
+    `turn` is the slot of the worker's own thread, `step` that of the thread of coroutines, for the step that is executed now, and
+    `threads` are those of the threads that handle. `overdue` has a call that was to end and has not: it says nothing of a crash.
+
+    The supervisor makes it and passes its descriptor on. Without a descriptor the memory is this process's own.
+    """
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        if descriptor is not None:
+            os.set_inheritable(descriptor, False)
+        self._page = mmap.mmap(-1 if descriptor is None else descriptor, _SIZE)
+        self.slots = tuple(InFlightSlot(self._page, number) for number in range(_THREADS_FROM + MAX_THREADS))
+        self.turn, self.step, self.overdue = self.slots[:_THREADS_FROM]
+        self.threads = self.slots[_THREADS_FROM:]
+
+    def clear(self) -> None:
+        for each in self.slots:
+            each.clear()
+
+    def find_executed(self) -> list[InFlightEnvelope]:
+        """Return the envelopes of the calls that were being executed when the worker ended."""
+        return distinct(each.find() for each in self.slots if each is not self.overdue)
+
+
+def distinct(found: Iterable[InFlightEnvelope | None]) -> list[InFlightEnvelope]:
+    """Return each envelope once: two threads may take part in one call."""
+    return list({each.origin: each for each in found if each is not None}.values())
 
 
 def new_descriptor() -> int:

@@ -2,9 +2,10 @@
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,7 +26,10 @@ _MOST = 100
 
 
 class Suspect(msgspec.Struct, frozen=True):
-    """An envelope, the kind of call, how many workers ended during it, and how the last of them ended."""
+    """An envelope, the kind of call, how many workers ended during it, and how the last of them ended.
+
+    A worker that ended during several calls counts for none: then there may be no exit.
+    """
 
     topic: str
     partition: int
@@ -46,6 +50,17 @@ class Suspect(msgspec.Struct, frozen=True):
         return self.exits >= EXITS_OF_ONE
 
 
+class Verdict(NamedTuple):
+    """What an exit counts for: the envelope that is blamed, if it is known, and the suspect that it is, if that could be written.
+
+    `is_progress` is whether the exit brings a dead letter nearer.
+    """
+
+    blamed: InFlightEnvelope | None
+    suspect: Suspect | None
+    is_progress: bool
+
+
 class Suspects:
     """The files in `suspects/` of the run directory. The supervisor counts exits; workers read the files and delete them.
 
@@ -55,12 +70,31 @@ class Suspects:
     def __init__(self, run_directory: Path) -> None:
         self._directory = run_directory / "suspects"
 
+    def judge(self, in_flight: Sequence[InFlightEnvelope], how: str) -> Verdict:
+        """Count one more exit of a worker with these envelopes in flight, for the one that caused it.
+
+        With several it is the one that was a suspect before, because calls of suspects are made alone. Otherwise the exit counts
+        for none, and all become suspects.
+        """
+        known = in_flight if len(in_flight) == 1 else [each for each in in_flight if self._find(each) is not None]
+        if len(known) == 1:
+            suspect = self.count(known[0], how)
+            return Verdict(known[0], suspect, suspect is not None and suspect.exits <= EXITS_OF_ONE)
+        added = [self._note(each, 0, how) for each in in_flight if each not in known]
+        return Verdict(None, None, any(each is not None for each in added))
+
     def count(self, in_flight: InFlightEnvelope, how: str) -> Suspect | None:
         """Count one more exit of a worker with this envelope in flight. None if that could not be made durable."""
+        known = self._find(in_flight)
+        return self._note(in_flight, 1 if known is None else known.exits + 1, how)
+
+    def _find(self, in_flight: InFlightEnvelope) -> Suspect | None:
         known = self._read(self._path(in_flight.origin))
-        exits = known.exits if known is not None and known.identity == in_flight.identity else 0
+        return known if known is not None and known.identity == in_flight.identity else None
+
+    def _note(self, in_flight: InFlightEnvelope, exits: int, how: str) -> Suspect | None:
         (topic, number), offset = in_flight.origin
-        suspect = Suspect(topic, number, offset, in_flight.unit, in_flight.kind, in_flight.identity, exits + 1, how)
+        suspect = Suspect(topic, number, offset, in_flight.unit, in_flight.kind, in_flight.identity, exits, how)
         try:
             self._write(suspect)
         except OSError as error:

@@ -1,11 +1,12 @@
-"""The watchdog of a worker: how long an envelope has been in flight, and which envelope caused an exit."""
+"""The watchdog of a worker: how long envelopes have been in flight, and which of them caused an exit."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 
 from notification_service.supervision.exit_rules import CallWatch, is_own_doing
-from notification_service.supervision.in_flight_memory import InFlightEnvelope, InFlightMemory, new_descriptor
-from notification_service.supervision.suspects import Suspect, Suspects
+from notification_service.supervision.in_flight_memory import InFlightEnvelope, InFlightMemory, distinct, new_descriptor
+from notification_service.supervision.suspects import Suspects, Verdict
 
 _SHOWN_MS = 5_000
 """An envelope in flight for this long is shown in the status, before the status becomes stale."""
@@ -19,47 +20,57 @@ class Watchdog:
         self.limit_seconds = handling_limit_ms / 1_000
         self._suspects = suspects
         self._memory = InFlightMemory(self.descriptor)
-        self._watch = CallWatch(handling_limit_ms)
-        self._hung: InFlightEnvelope | None = None
+        self._watches = self._new_watches()
+        self._hung: Sequence[InFlightEnvelope] = ()
 
     @property
     def interval_seconds(self) -> float:
         """How often to call `look`, in seconds."""
-        return self._watch.interval_ms / 1_000
+        return self._watches[0].interval_ms / 1_000
 
     @property
     def is_hung(self) -> bool:
-        """Whether the worker must be ended because of the envelope in flight."""
-        return self._hung is not None
+        """Whether the worker must be ended because of what is in flight."""
+        return bool(self._hung)
 
     def begin(self) -> None:
         """Begin to watch a new worker, with no envelope in flight."""
         self._memory.clear()
-        self._watch = CallWatch(round(self.limit_seconds * 1_000))
-        self._hung = None
+        self._watches = self._new_watches()
+        self._hung = ()
 
-    def look(self, process_id: int) -> InFlightEnvelope | None:
-        """Return the envelope that has been in flight for longer than the limit; it is returned once."""
-        self._watch.look(self._memory.call, round(monotonic() * 1_000))
+    def look(self, process_id: int) -> Sequence[InFlightEnvelope]:
+        """Return the envelope that has been in flight for longer than the limit; it is returned once.
+
+        With it come others that do not move, either: one thread may hold the interpreter, and nothing shows which one.
+        """
+        now = round(monotonic() * 1_000)
+        for slot, watch in zip(self._memory.slots, self._watches, strict=True):
+            watch.look(slot.call, now)
         # A worker that is stopped from outside cannot continue.
-        if self._watch.elapsed_ms and _is_halted(process_id):
-            self._watch.forgive()
-        if self.is_hung or not self._watch.is_over:
-            return None
-        self._hung = self._memory.find()
+        if any(each.elapsed_ms for each in self._watches) and _is_halted(process_id):
+            for each in self._watches:
+                each.forgive()
+        if self.is_hung or not any(each.is_over for each in self._watches):
+            return ()
+        stuck = zip(self._memory.slots, self._watches, strict=True)
+        self._hung = distinct(slot.find() for slot, watch in stuck if watch.is_stuck)
         return self._hung
 
     def find_slow(self) -> InFlightEnvelope | None:
-        """Return the envelope that has been in flight for long enough to be shown."""
-        return self._memory.find() if self._watch.elapsed_ms > _SHOWN_MS else None
+        """Return the envelope with which the worker's own thread has been for long enough that it must be shown."""
+        return self._memory.turn.find() if self._watches[0].elapsed_ms > _SHOWN_MS else None
 
-    def find_poison(self, code: int) -> InFlightEnvelope | None:
-        """Return the envelope that ended the worker; None if none was in flight. A negative `code` is a signal."""
-        return self._hung or (self._memory.find() if is_own_doing(code) else None)
+    def find_poison(self, code: int) -> Sequence[InFlightEnvelope]:
+        """Return the envelopes of which one ended the worker; none if none was in flight. A negative `code` is a signal."""
+        return self._hung or (self._memory.find_executed() if is_own_doing(code) else ())
 
-    def count(self, in_flight: InFlightEnvelope, how: str) -> Suspect | None:
-        """Count one more exit with this envelope. None if that could not be written."""
-        return self._suspects.count(in_flight, how)
+    def judge(self, in_flight: Sequence[InFlightEnvelope], how: str) -> Verdict:
+        """Count one more exit, for the one of these envelopes that caused it, if that is known."""
+        return self._suspects.judge(in_flight, how)
+
+    def _new_watches(self) -> list[CallWatch]:
+        return [CallWatch(round(self.limit_seconds * 1_000)) for _ in self._memory.slots]
 
 
 def _is_halted(process_id: int) -> bool:

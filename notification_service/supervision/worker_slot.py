@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from time import monotonic
 
 from notification_service.supervision.child import Child
-from notification_service.supervision.exit_rules import RestartPolicy, blame, cause_of, was_ordered
+from notification_service.supervision.exit_rules import RestartPolicy, blame, blame_none, cause_of, names_of, was_ordered
 from notification_service.supervision.exits import Exits
 from notification_service.supervision.in_flight_memory import InFlightEnvelope
 from notification_service.supervision.service_log import ServiceLog
-from notification_service.supervision.suspects import EXITS_OF_ONE
 from notification_service.supervision.watchdog import Watchdog
 
 _log = logging.getLogger("resequencer.supervisor")
@@ -39,7 +38,7 @@ class WorkerSlot:
         self._descriptors = descriptors
         self._exits = exits
         self._in_flight = in_flight
-        self._poison: InFlightEnvelope | None = None
+        self._poison: Sequence[InFlightEnvelope] = ()
         self._aborted_at: float | None = None
         self._policy = policy
         self._child = Child(lambda line: log.write(line, exits.shown_slot))
@@ -81,7 +80,7 @@ class WorkerSlot:
         return self._in_flight.interval_seconds if self.is_running else None
 
     def look(self) -> None:
-        """Check the envelope in flight. A worker that takes too long is aborted, which prints its stack even if native code
+        """Check the envelopes in flight. A worker that takes too long is aborted, which prints its stack even if native code
         blocks all threads of Python. A worker that does not end then is killed.
         """
         worker = self._child.process
@@ -91,10 +90,10 @@ class WorkerSlot:
             if monotonic() - self._aborted_at > _ABORT_SECONDS:
                 worker.kill()
             return
-        envelope = self._in_flight.look(worker.pid)
-        if envelope is not None:
+        hung = self._in_flight.look(worker.pid)
+        if hung:
             text = "%s has been %s for more than %g s (handling-limit): the worker is ended. Its stack follows; fix that call"
-            _log.error(text, self._exits.name, envelope, self._in_flight.limit_seconds, extra=envelope.places)
+            _log.error(text, self._exits.name, names_of(hung), self._in_flight.limit_seconds, extra=_places(hung))
             worker.send_signal(signal.SIGABRT)
             self._aborted_at = monotonic()
         elif (slow := self._in_flight.find_slow()) is not None:
@@ -110,24 +109,24 @@ class WorkerSlot:
     @property
     def has_poison(self) -> bool:
         """Whether an envelope ended the last worker."""
-        return self._poison is not None
+        return bool(self._poison)
 
     def note_exit(self, code: int) -> bool:
         """Record the exit. Return whether a restart follows after a pause; if not, the status has the reason."""
         hung_seconds = self._in_flight.limit_seconds if self._in_flight.is_hung else None
         exit_text, now = self._exits.how(code, hung_seconds), round(monotonic() * 1_000)
-        suspect, envelope = None, self._poison
-        if envelope is not None:
-            suspect = self._in_flight.count(envelope, exit_text)
-            exit_text = f"{exit_text} {blame(envelope, suspect)}"
-        self._exits.note(exit_text, cause_of(code, is_hung=self._in_flight.is_hung, has_poison=envelope is not None))
-        is_explained = was_ordered(code) if envelope is None else suspect is not None and suspect.exits <= EXITS_OF_ONE
+        is_explained, poison = was_ordered(code), self._poison
+        if poison:
+            verdict = self._in_flight.judge(poison, exit_text)
+            is_explained, blamed = verdict.is_progress, verdict.blamed
+            exit_text += f" {blame_none(poison) if blamed is None else blame(blamed, verdict.suspect)}"
+            poison = poison if blamed is None else [blamed]
+        self._exits.note(exit_text, cause_of(code, is_hung=self._in_flight.is_hung, has_poison=self.has_poison))
         pause_ms = self._policy.note_explained(now) if is_explained else self._policy.note_exit(now)
         if pause_ms is None:
             _log.error("%s", self._exits.note_the_last())
             return False
-        places = {} if envelope is None else envelope.places
-        _log.warning("%s %s; restart in %.1f s", self._exits.name, exit_text, pause_ms / 1_000, extra=places)
+        _log.warning("%s %s; restart in %.1f s", self._exits.name, exit_text, pause_ms / 1_000, extra=_places(poison))
         self._starts_at = monotonic() + pause_ms / 1_000
         return True
 
@@ -140,3 +139,8 @@ class WorkerSlot:
 
     def kill(self) -> None:
         self._child.kill()
+
+
+def _places(in_flight: Sequence[InFlightEnvelope]) -> dict[str, str]:
+    """Return the places for a log line; several envelopes have none in common."""
+    return in_flight[0].places if len(in_flight) == 1 else {}

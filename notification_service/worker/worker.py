@@ -24,7 +24,7 @@ from notification_service.worker.worker_report import ServerStates, with_metrics
 from resequencer.clock import Instant, instant_text
 from resequencer.errors import EndedItsWorker
 from resequencer.event import Event
-from resequencer.in_flight import CallKind
+from resequencer.in_flight import CallKind, CallSlots
 from resequencer.keys.value_types import Duration
 from resequencer.printable import counted
 from resequencer.record import Origin
@@ -33,7 +33,7 @@ from resequencer.settings import ResequencerSettings
 _log = logging.getLogger("resequencer.daemon")
 
 
-_READING = CallKind.READING
+_HANDLING, _READING = CallKind.HANDLING, CallKind.READING
 
 
 class WorkerInFlight:
@@ -42,15 +42,20 @@ class WorkerInFlight:
     """
 
     def __init__(self, memory: InFlightMemory, suspects: Suspects) -> None:
-        self._put = self.take = memory.put
-        self.clear = memory.clear
+        self._put = self.take = memory.turn.put
+        self.clear = memory.turn.clear
+        self.beside = CallSlots(memory.step, memory.overdue, memory.threads)
         self._suspects = suspects
         self._known: Mapping[Origin, Suspect] = {}
+        self._answered: dict[Origin, Suspect] = {}
+        """Those whose call has ended in the present cycle; a turn of the next cycle takes the answer."""
         self._settled: dict[Origin, Suspect] = {}
 
     def look(self) -> None:
         """Read the present suspects. Mostly there are none, and then nothing stands before the memory."""
         self._known = self._suspects.find_all()
+        self._settled |= self._answered
+        self._answered = {}
         self.take = self._take_suspect if self._known else self._put
 
     def _take_suspect(self, envelope: Event, kind: CallKind) -> None:
@@ -65,20 +70,37 @@ class WorkerInFlight:
         for origin in [each for each in self._settled if are_done(each)]:
             self._suspects.forget(self._settled.pop(origin))
 
+    def is_suspect(self, envelope: Event) -> bool:
+        suspect = self._find(envelope, _HANDLING) if self._known else None
+        return suspect is not None and suspect.kind is _HANDLING
+
+    def admit(self, envelope: Event) -> None:
+        suspect = self._find(envelope, _HANDLING) if self._known else None
+        if suspect is not None and suspect.is_condemned and suspect.kind is _HANDLING:
+            self._refuse(suspect)
+
+    def settle(self, envelope: Event) -> None:
+        suspect = self._find(envelope, _HANDLING) if self._known else None
+        if suspect is not None:
+            self._answered[suspect.origin] = suspect
+
     def _look_closer(self, envelope: Event, kind: CallKind) -> None:
-        origin = envelope.record.origin
-        suspect = self._known.get(origin)
+        suspect = self._find(envelope, kind)
         if suspect is None:
             return
-        # What is read has another identity than the event that comes of it.
-        if suspect.identity != identity_of(envelope) and (suspect.kind is _READING) == (kind is _READING):
-            self._suspects.forget(suspect)  # Its topic was recreated, or its file replaced: this is another record.
-            return
         is_refused = suspect.is_condemned and suspect.kind == kind
-        if is_refused or kind is CallKind.HANDLING:
-            self._settled[origin] = suspect
+        if is_refused or kind is _HANDLING:
+            self._settled[suspect.origin] = suspect
         if is_refused:
             self._refuse(suspect)
+
+    def _find(self, envelope: Event, kind: CallKind) -> Suspect | None:
+        suspect = self._known.get(envelope.record.origin)
+        # What is read has another identity than the event that comes of it.
+        if suspect is not None and suspect.identity != identity_of(envelope) and (suspect.kind is _READING) == (kind is _READING):
+            self._suspects.forget(suspect)  # Its topic was recreated, or its file replaced: this is another record.
+            return None
+        return suspect
 
     def _refuse(self, suspect: Suspect) -> None:
         """Raise the error that makes the envelope a dead letter."""

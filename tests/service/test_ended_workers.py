@@ -35,7 +35,7 @@ class Deadly:
     def handle(self, envelope, *arguments):
         if envelope.envelope_id == KILLER and self._codes:
             self.exits += 1
-            raise Exited(self._codes.pop(0), self._memory.find())
+            raise Exited(self._codes.pop(0), self._memory.turn.find())
         return self._handler.handle(envelope, *arguments)
 
 

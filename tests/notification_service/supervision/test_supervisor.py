@@ -134,7 +134,7 @@ def new_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
 def _page() -> bytes:
     """Return memory with T-0@1 of uow-1 in flight."""
     memory = InFlightMemory()
-    memory.put(Envelopes()(1), CallKind.HANDLING)
+    memory.turn.put(Envelopes()(1), CallKind.HANDLING)
     return bytes(memory._page)
 
 
@@ -352,7 +352,7 @@ def test_one_that_was_halted_from_outside_does_not_hang(new_service):
     looks = []
 
     def resume_after_a_while():
-        looks.append(service.slots[0]._in_flight._watch.elapsed_ms)
+        looks.append(service.slots[0]._in_flight._watches[0].elapsed_ms)
         if len(looks) == 100:
             os.kill(service.slots[0]._child.process.pid, signal.SIGCONT)
         return len(looks) > 150 and "begun 1" in service.log

@@ -27,7 +27,7 @@ class Workers:
     def die(self, envelope, kind=CallKind.HANDLING, times=1):
         for _ in range(times):
             self.in_flight.take(envelope, kind)
-            self.suspects.count(self.memory.find(), "was killed by SIGSEGV")
+            self.suspects.count(self.memory.turn.find(), "was killed by SIGSEGV")
             self.memory.clear()
             self.begin()
 
@@ -65,7 +65,7 @@ def test_what_workers_died_of_is_taken_up_until_the_third_death_and_not_again(wo
     assert raised.value.reason is DeadLetterReason.ENDED_ITS_WORKER
     assert "ended 3 workers, the last of which was killed by SIGSEGV" in str(raised.value)
     assert "IPF_PROCESSING_DATA-0@1 of unit 'uow-1' becomes a dead letter" in caplog.text
-    assert workers.memory.find() is None
+    assert workers.memory.turn.find() is None
 
 
 def test_another_envelope_is_taken_up(workers, envelope):
