@@ -91,7 +91,7 @@ class HandlingThreads(ThreadPoolExecutor):
         if not future.set_running_or_notify_cancel():
             return
         if event is not None:
-            slot.put(event, _HANDLING)
+            slot.take(event, _HANDLING)
         returned, raised = _outcome_of(function)
         if event is not None:
             slot.clear()
@@ -119,7 +119,7 @@ class _Steps(Coroutine[Any, Any, Any]):
         self.ended_at = 0.0
 
     def send(self, value: Any) -> Any:
-        self._slot.put(self._event, _HANDLING)
+        self._slot.take(self._event, _HANDLING)
         try:
             return self._coroutine.send(value)
         except BaseException:
@@ -129,7 +129,7 @@ class _Steps(Coroutine[Any, Any, Any]):
             self._slot.clear()
 
     def throw(self, *error: Any) -> Any:
-        self._slot.put(self._event, _HANDLING)
+        self._slot.take(self._event, _HANDLING)
         try:
             return self._coroutine.throw(*error)
         except BaseException:
@@ -203,7 +203,7 @@ class CallRunner:
                 return
             self._overdue[call] = None
             if len(self._overdue) == 1:
-                self._overdue_slot.put(call.envelope, _HANDLING)
+                self._overdue_slot.take(call.envelope, _HANDLING)
         loop = self._find_loop()
         assert loop is not None
         loop.call_soon_threadsafe(self._cancel, call)
@@ -303,7 +303,7 @@ class CallRunner:
         if is_shown:
             self._overdue_slot.clear()
             for oldest in self._overdue:
-                self._overdue_slot.put(oldest.envelope, _HANDLING)
+                self._overdue_slot.take(oldest.envelope, _HANDLING)
                 break
 
     def _end_all(self) -> None:

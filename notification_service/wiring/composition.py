@@ -111,7 +111,8 @@ def compose(
 
     handler = make_enriched_handler(configuration, make, load)
     problem_log, timeout_ms = LogRateLimit(), resequencer.processing_timeout_ms
-    watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, HandlingLog(problem_log, clock, timeout_ms).note)
+    handling_log = HandlingLog(problem_log, clock, timeout_ms, resequencer.max_attempts)
+    watched = WatchedHandler(handler, in_flight, timeout_ms, monotonic, handling_log.note)
     decoder = _decoder(configuration, strategy, in_flight)
     events = stored_format(configuration.ingress.events, decoder)
     context = TurnContext(

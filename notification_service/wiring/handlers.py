@@ -17,6 +17,7 @@ from notification_service.lookups.shapes import PROFILES, NoRelease, ReleaseRefu
 from notification_service.payments.enrichment import Enrichment, Lookups
 from notification_service.payments.notification_settings import NotificationSettings
 from notification_service.payments.port import VersionedHandler
+from resequencer.call import Call
 from resequencer.clock import Clock, Instant
 from resequencer.errors import ConfigurationError, DependencyUnavailable, TransientError, words_of
 from resequencer.event import Event
@@ -206,10 +207,11 @@ def _milliseconds(seconds: float) -> int:
 class HandlingLog:
     """Logs failures and overruns, at a limited rate for each kind."""
 
-    def __init__(self, rate_limit: LogRateLimit, clock: Clock, processing_timeout_ms: int) -> None:
+    def __init__(self, rate_limit: LogRateLimit, clock: Clock, processing_timeout_ms: int, max_attempts: int) -> None:
         self._rate_limit = rate_limit
         self._clock = clock
         self._timeout_ms = processing_timeout_ms
+        self._max_attempts = max_attempts
 
     def note(self, envelope: Event, error: Exception | None, took_ms: int) -> None:
         """Log a failure, or without an error an overrun."""
@@ -218,6 +220,19 @@ class HandlingLog:
         else:
             outcome = "another attempt follows, if any remains" if isinstance(error, TransientError) else "no further attempt"
             kind, what = kind_of(error), f"failed, {outcome}: {words_of(error)}"
+        self._log(envelope, error, kind, what)
+
+    def note_call(self, call: Call, error: Exception | None, took_ms: int) -> None:
+        """Log that a call beside the worker's thread failed or timed out. The part that waits for a server logs that one."""
+        if error is None or isinstance(error, DependencyUnavailable):
+            return
+        attempt = call.attempts + 1
+        is_repeated = isinstance(error, TransientError) and attempt < self._max_attempts
+        outcome = "another attempt follows" if is_repeated else "no further attempt"
+        what = f"failed after {took_ms / 1_000:.1f} s, attempt {attempt} of {self._max_attempts}, {outcome}: {words_of(error)}"
+        self._log(call.envelope, error, kind_of(error), what)
+
+    def _log(self, envelope: Event, error: Exception | None, kind: str, what: str) -> None:
         origin = envelope.record.origin
         places = {"unit": envelope.unit, "partition": str(origin.partition), "position": str(origin)}
         self._rate_limit.note(kind, f"handling {origin} of unit {envelope.unit} {what}", self._clock.now(), places, error)
