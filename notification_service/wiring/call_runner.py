@@ -75,11 +75,18 @@ class HandlingThreads(ThreadPoolExecutor):
         future: Future[Any] = Future()
         self._queue.put((future, event, function))
         if not self._free.acquire(blocking=False):
-            with self._lock:
-                if self._slots:
-                    threading.Thread(target=self._live, args=(self._slots[0],), name="handling", daemon=True).start()
-                    del self._slots[0]
+            try:
+                self._add_thread()
+            except RuntimeError as error:
+                if future.cancel():
+                    raise TransientError(f"the machine has no thread for a call: {error}") from error
         return future
+
+    def _add_thread(self) -> None:
+        with self._lock:
+            if self._slots:
+                threading.Thread(target=self._live, args=(self._slots[0],), name="handling", daemon=True).start()
+                del self._slots[0]
 
     def _live(self, slot: Slot) -> None:
         while (taken := self._queue.get()) is not None:
@@ -260,8 +267,7 @@ class CallRunner:
             self._failure = error
         finally:
             loop.close()
-            self._has_ended.set()
-            self._wake()
+            self._tell()
 
     def _begin(self, call: Call, steps: _Steps) -> None:
         context = copy_context()
@@ -294,8 +300,12 @@ class CallRunner:
             if call in self._overdue:
                 self._forget_overdue(call)
         self._ended.append(Ended(call, outcome, at))
+        self._tell()
+
+    def _tell(self) -> None:
         self._has_ended.set()
-        self._wake()
+        if not self._is_closing:
+            self._wake()
 
     def _forget_overdue(self, call: Call) -> None:
         is_shown = next(iter(self._overdue)) is call

@@ -323,6 +323,20 @@ def test_a_free_thread_is_used_again(stage: Stage) -> None:
     assert stage.outcome(name) == first
 
 
+def test_without_another_thread_a_call_is_tried_again(stage: Stage, monkeypatch: Any) -> None:
+    def refuse() -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def work(envelope: Any) -> Handled:
+        return await stage.threads.run(lambda: DONE, envelope)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.threads, "_add_thread", refuse)
+        assert isinstance(stage.outcome(work), TransientError)
+    stage.found.clear()
+    assert stage.outcome(work) is DONE
+
+
 @pytest.mark.parametrize("error", [TransientError("away"), SystemExit(3), asyncio.CancelledError(), KeyError()], ids=repr)
 def test_what_a_function_in_a_thread_raises_is_the_outcome(stage: Stage, error: BaseException) -> None:
     def fail() -> Handled:
