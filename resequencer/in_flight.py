@@ -47,7 +47,7 @@ class InFlight(Protocol):
 class Slot(Protocol):
     """Holds the envelope of the call that one thread executes now."""
 
-    def put(self, envelope: Event, kind: CallKind) -> None: ...
+    def take(self, envelope: Event, kind: CallKind) -> None: ...
 
     def clear(self) -> None: ...
 
@@ -91,9 +91,6 @@ class Untracked:
 
     def __init__(self) -> None:
         self.beside = CallSlots(self, self, (self,) * MAX_THREADS)
-
-    def put(self, envelope: Event, kind: CallKind) -> None:
-        pass
 
     def take(self, envelope: Event, kind: CallKind) -> None:
         pass

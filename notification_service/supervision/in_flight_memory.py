@@ -63,7 +63,7 @@ class InFlightSlot:
         self._topic: str | None = None
         self._call = 0
 
-    def put(self, envelope: Event, kind: CallKind) -> None:
+    def take(self, envelope: Event, kind: CallKind) -> None:
         """Put an envelope in flight; none may be in flight before. Called around every call of a handler; takes half a
         microsecond.
         """

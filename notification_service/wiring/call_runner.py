@@ -75,11 +75,18 @@ class HandlingThreads(ThreadPoolExecutor):
         future: Future[Any] = Future()
         self._queue.put((future, event, function))
         if not self._free.acquire(blocking=False):
-            with self._lock:
-                if self._slots:
-                    threading.Thread(target=self._live, args=(self._slots[0],), name="handling", daemon=True).start()
-                    del self._slots[0]
+            try:
+                self._add_thread()
+            except RuntimeError as error:
+                if future.cancel():
+                    raise TransientError(f"the machine has no thread for a call: {error}") from error
         return future
+
+    def _add_thread(self) -> None:
+        with self._lock:
+            if self._slots:
+                threading.Thread(target=self._live, args=(self._slots[0],), name="handling", daemon=True).start()
+                del self._slots[0]
 
     def _live(self, slot: Slot) -> None:
         while (taken := self._queue.get()) is not None:
@@ -91,7 +98,7 @@ class HandlingThreads(ThreadPoolExecutor):
         if not future.set_running_or_notify_cancel():
             return
         if event is not None:
-            slot.put(event, _HANDLING)
+            slot.take(event, _HANDLING)
         returned, raised = _outcome_of(function)
         if event is not None:
             slot.clear()
@@ -119,7 +126,7 @@ class _Steps(Coroutine[Any, Any, Any]):
         self.ended_at = 0.0
 
     def send(self, value: Any) -> Any:
-        self._slot.put(self._event, _HANDLING)
+        self._slot.take(self._event, _HANDLING)
         try:
             return self._coroutine.send(value)
         except BaseException:
@@ -129,7 +136,7 @@ class _Steps(Coroutine[Any, Any, Any]):
             self._slot.clear()
 
     def throw(self, *error: Any) -> Any:
-        self._slot.put(self._event, _HANDLING)
+        self._slot.take(self._event, _HANDLING)
         try:
             return self._coroutine.throw(*error)
         except BaseException:
@@ -203,7 +210,7 @@ class CallRunner:
                 return
             self._overdue[call] = None
             if len(self._overdue) == 1:
-                self._overdue_slot.put(call.envelope, _HANDLING)
+                self._overdue_slot.take(call.envelope, _HANDLING)
         loop = self._find_loop()
         assert loop is not None
         loop.call_soon_threadsafe(self._cancel, call)
@@ -260,8 +267,7 @@ class CallRunner:
             self._failure = error
         finally:
             loop.close()
-            self._has_ended.set()
-            self._wake()
+            self._tell()
 
     def _begin(self, call: Call, steps: _Steps) -> None:
         context = copy_context()
@@ -294,8 +300,12 @@ class CallRunner:
             if call in self._overdue:
                 self._forget_overdue(call)
         self._ended.append(Ended(call, outcome, at))
+        self._tell()
+
+    def _tell(self) -> None:
         self._has_ended.set()
-        self._wake()
+        if not self._is_closing:
+            self._wake()
 
     def _forget_overdue(self, call: Call) -> None:
         is_shown = next(iter(self._overdue)) is call
@@ -303,7 +313,7 @@ class CallRunner:
         if is_shown:
             self._overdue_slot.clear()
             for oldest in self._overdue:
-                self._overdue_slot.put(oldest.envelope, _HANDLING)
+                self._overdue_slot.take(oldest.envelope, _HANDLING)
                 break
 
     def _end_all(self) -> None:

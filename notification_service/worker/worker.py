@@ -42,7 +42,7 @@ class WorkerInFlight:
     """
 
     def __init__(self, memory: InFlightMemory, suspects: Suspects) -> None:
-        self._put = self.take = memory.turn.put
+        self._put = self.take = memory.turn.take
         self.clear = memory.turn.clear
         self.beside = CallSlots(memory.step, memory.overdue, memory.threads)
         self._suspects = suspects

@@ -49,8 +49,12 @@ FAMILIES: dict[str, Family] = {
     ),
     "ended-workers": Family(
         "A record that ends its worker becomes a dead letter after three exits, and it alone.",
-        ("tests/service/test_ended_workers.py", "tests/process/test_ended_workers.py"),
-        "each way in which a process ends, from the stash and at the deadline, over restarts of the service",
+        (
+            "tests/service/test_ended_workers.py",
+            "tests/process/test_ended_workers.py",
+            "tests/notification_service/supervision/test_supervisor.py",
+        ),
+        "each way in which a process ends, from the stash and at the deadline, over restarts of the service, in a coroutine",
     ),
     "crashes": Family(
         "A worker that dies at any step loses and doubles nothing.",

@@ -5,7 +5,7 @@ import signal
 import msgspec
 import pytest
 
-from notification_service.supervision.exit_rules import ExitCause, blame, cause_of, is_own_doing
+from notification_service.supervision.exit_rules import ExitCause, blame, cause_of, is_own_doing, names_of
 from notification_service.supervision.in_flight_memory import InFlightEnvelope
 from notification_service.supervision.suspects import Suspect
 from resequencer.in_flight import CallKind
@@ -17,6 +17,12 @@ OF_ITS_OWN = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, sign
 FROM_OUTSIDE = (
     signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGPIPE,
 )  # fmt: skip
+
+
+def test_of_many_envelopes_the_first_are_named():
+    assert names_of([HELD] * 2) == "handling T-0@17 of unit 'uow-1', handling T-0@17 of unit 'uow-1'"
+    assert names_of([HELD] * 5).count("T-0@17") == 5
+    assert names_of([HELD] * 7).endswith("of unit 'uow-1' and 2 more")
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 99, 255, *(-each for each in OF_ITS_OWN)])

@@ -27,16 +27,16 @@ def envelope():
 def test_nothing_is_in_flight_before_the_first_call_and_after_each(shared, envelope):
     worker, supervisor = (each.turn for each in shared)
     assert supervisor.find() is None
-    worker.put(envelope, CallKind.HANDLING)
+    worker.take(envelope, CallKind.HANDLING)
     worker.clear()
     assert supervisor.find() is None
 
 
 def test_the_supervisor_sees_what_is_in_flight_and_which_call_it_is(shared, envelope):
     worker, supervisor = (each.turn for each in shared)
-    worker.put(envelope, CallKind.ASKING)
+    worker.take(envelope, CallKind.ASKING)
     worker.clear()
-    worker.put(envelope, CallKind.HANDLING)
+    worker.take(envelope, CallKind.HANDLING)
     held = supervisor.find()
     assert (held.call, held.origin, held.unit, held.kind) == (2, envelope.record.origin, "uow-1", CallKind.HANDLING)
     assert held.identity == identity_of(envelope)
@@ -48,7 +48,7 @@ def test_the_supervisor_sees_what_is_in_flight_and_which_call_it_is(shared, enve
 def test_every_unit_topic_and_offset_has_room(shared, envelope, unit):
     worker, supervisor = (each.turn for each in shared)
     origin = Origin(Partition("T" * 249, 2**31 - 1), 2**63 - 1)
-    worker.put(replace(envelope, unit=unit, record=Record(origin, b"")), CallKind.HANDLING)
+    worker.take(replace(envelope, unit=unit, record=Record(origin, b"")), CallKind.HANDLING)
     held = supervisor.find()
     assert (held.origin, held.unit) == (origin, unit)
 
@@ -56,7 +56,7 @@ def test_every_unit_topic_and_offset_has_room(shared, envelope, unit):
 def test_a_shorter_unit_leaves_nothing_of_a_longer_one_before_it(shared, envelope):
     worker, supervisor = (each.turn for each in shared)
     for unit in ("a-long-unit", "short"):
-        worker.put(replace(envelope, unit=unit), CallKind.HANDLING)
+        worker.take(replace(envelope, unit=unit), CallKind.HANDLING)
     assert supervisor.find().unit == "short"
 
 
@@ -64,7 +64,7 @@ def test_what_is_in_flight_is_still_seen_when_its_process_is_gone(shared, envelo
     worker, supervisor = (each.turn for each in shared)
     child = os.fork()
     if child == 0:
-        worker.put(envelope, CallKind.HANDLING)
+        worker.take(envelope, CallKind.HANDLING)
         os._exit(7)
     os.waitpid(child, 0)
     assert supervisor.find().origin == envelope.record.origin
@@ -72,14 +72,14 @@ def test_what_is_in_flight_is_still_seen_when_its_process_is_gone(shared, envelo
 
 def test_without_a_supervisor_it_is_the_workers_own(envelope):
     first, second = InFlightMemory().turn, InFlightMemory().turn
-    first.put(envelope, CallKind.HANDLING)
+    first.take(envelope, CallKind.HANDLING)
     assert second.find() is None
 
 
 def test_each_thread_has_a_slot_of_its_own(shared, envelope):
     worker, supervisor = shared
     for number, slot in enumerate(worker.slots):
-        slot.put(
+        slot.take(
             replace(envelope, unit="\U0001f4b6" * 256, record=Record(Origin(Partition("T" * 249, 0), number), b"")),
             CallKind.HANDLING,
         )
@@ -93,7 +93,7 @@ def test_each_thread_has_a_slot_of_its_own(shared, envelope):
 def test_of_a_crash_are_those_that_a_thread_executed_and_each_once(shared, envelope):
     worker, supervisor = shared
     waits = replace(envelope, record=Record(Origin(Partition("T", 0), 17), b""))
-    worker.step.put(envelope, CallKind.HANDLING)
-    worker.threads[0].put(envelope, CallKind.HANDLING)
-    worker.overdue.put(waits, CallKind.HANDLING)
+    worker.step.take(envelope, CallKind.HANDLING)
+    worker.threads[0].take(envelope, CallKind.HANDLING)
+    worker.overdue.take(waits, CallKind.HANDLING)
     assert [each.origin for each in supervisor.find_executed()] == [envelope.record.origin]

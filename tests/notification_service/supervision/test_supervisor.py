@@ -1,4 +1,4 @@
-"""The supervisor with tiny processes as workers: single slots, and all slots together at the end."""
+"""The supervisor with tiny processes as workers: single slots, all slots together, and workers with real calls at the end."""
 
 import os
 import signal
@@ -10,6 +10,7 @@ from time import monotonic
 
 import pytest
 from harness.driving import Envelopes
+from harness.nightly import at_night
 from harness.waiting import wait_until
 
 from notification_service.configuration.sections import LogFormat, Logging
@@ -36,8 +37,8 @@ with open(runs, "ab") as file:
     file.write(b"x")
 run = os.path.getsize(runs)
 print("begun", run, flush=True)
-def take():
-    with open("page", "rb") as file:
+def take(page="page"):
+    with open(page, "rb") as file:
         os.pwrite(in_flight, file.read(), 0)
 def wait_for_drain():
     waits = select.poll()  # The number of the descriptor may be one that `select` does not know.
@@ -73,6 +74,7 @@ class Service:
             WorkerSlot(command, (), log, each, Watchdog(self.suspects, limit_ms), RestartPolicy(pause_ms)) for each in exits
         ]
         (directory / "page").write_bytes(_page())
+        (directory / "three").write_bytes(_page_of_three())
 
     def run(
         self,
@@ -134,7 +136,15 @@ def new_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
 def _page() -> bytes:
     """Return memory with T-0@1 of uow-1 in flight."""
     memory = InFlightMemory()
-    memory.turn.put(Envelopes()(1), CallKind.HANDLING)
+    memory.turn.take(Envelopes()(1), CallKind.HANDLING)
+    return bytes(memory._page)
+
+
+def _page_of_three() -> bytes:
+    """Return memory with T-0@1 to T-0@3 of uow-1 in flight, each in a thread; T-0@4 is overdue."""
+    memory, envelopes = InFlightMemory(), Envelopes()
+    for slot in (*memory.threads[:3], memory.overdue):
+        slot.take(envelopes(1), CallKind.HANDLING)
     return bytes(memory._page)
 
 
@@ -277,6 +287,27 @@ def test_exits_with_an_envelope_in_flight_are_counted_for_it_and_end_no_service(
     assert "[unit=uow-1 partition=IPF_PROCESSING_DATA-0 position=IPF_PROCESSING_DATA-0@1]" in service.log
 
 
+def test_an_exit_during_several_calls_counts_for_none_and_the_next_for_the_one_that_is_called_alone(new_service, monkeypatch):
+    monkeypatch.setattr(exit_rules, "MAX_EXITS", 2)
+    service = new_service("if run < 5:\n  take('three' if run < 2 else 'page')\n  os.abort()\ndrain()", count=1)
+    assert service.run(lambda: "begun 5" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert {each.offset: each.exits for each in service.suspects.find_all().values()} == {1: 3, 2: 0, 3: 0}
+    assert (
+        "while handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1', handling IPF_PROCESSING_DATA-0@2 of unit 'uow-1', "
+        "handling IPF_PROCESSING_DATA-0@3 of unit 'uow-1' "
+        "(one of these 3 ended it: the exit counts for none, and each is called again alone)"
+    ) in service.log
+    assert "while handling IPF_PROCESSING_DATA-0@1 of unit 'uow-1' (exit 1 of 3 on this record" in service.log
+
+
+def test_exits_that_show_nothing_new_end_the_service(new_service, monkeypatch):
+    monkeypatch.setattr(exit_rules, "MAX_EXITS", 2)
+    service = new_service("take('three'); os.abort()", count=1)
+    assert service.run() is ExitCode.FAILED
+    assert service.runs(0) == 3
+    assert [each.exits for each in service.suspects.find_all().values()] == [0, 0, 0]
+
+
 def test_a_worker_that_goes_on_dying_of_what_it_was_to_set_aside_cannot_be_kept_alive(new_service, monkeypatch):
     monkeypatch.setattr(exit_rules, "MAX_EXITS", 2)
     service = new_service("take(); os._exit(1)", count=1)
@@ -335,6 +366,14 @@ def test_a_worker_that_hangs_with_an_envelope_in_flight_is_ended_with_its_stack_
         "the worker is ended. Its stack follows"
     ) in service.log
     assert 'File "<string>", line' in service.log
+
+
+@pytest.mark.slow
+def test_all_that_do_not_move_are_named_for_one_may_hold_the_interpreter(new_service):
+    service = new_service("if run < 2:\n  take('three')\n  select.select([], [], [])\ndrain()", count=1, limit_ms=200)
+    assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert [each.exits for each in service.suspects.find_all().values()] == [0, 0, 0, 0]
+    assert "the worker has been handling IPF_PROCESSING_DATA-0@4 of unit 'uow-1', handling IPF_PROCESSING_DATA-0@1" in service.log
 
 
 @pytest.mark.slow
@@ -408,3 +447,111 @@ def test_where_others_start_it_again_a_second_signal_is_its_exit_code(new_servic
 
 def test_a_signal_that_came_before_it_listened_counts(new_service):
     assert new_service("drain()").run(has_signal=lambda: True) is ExitCode.DONE
+
+
+CALLS = f"""
+sys.path[:0] = {sys.path!r}
+import asyncio, ctypes, faulthandler, threading, time
+from pathlib import Path
+from harness.driving import Envelopes
+from harness.nightly import at_night
+from notification_service.supervision.in_flight_memory import InFlightMemory
+from notification_service.supervision.suspects import Suspects
+from notification_service.wiring.call_runner import CallRunner, HandlingThreads
+from notification_service.worker.worker import WorkerInFlight
+from resequencer.call import Call
+from resequencer.handler import Handled, Marks
+faulthandler.enable()
+memory = InFlightMemory(in_flight)
+hand = WorkerInFlight(memory, Suspects(Path()))
+hand.look()
+threads = HandlingThreads(memory.threads[:3])
+runner = CallRunner(lambda event, *_: handle(event), hand, threads, lambda: None)
+new_envelope = Envelopes()
+calls = [Call(new_envelope(1, identity=str(number)), None, Marks(), 0) for number in range(1, 22)]
+def call_and_wait(*calls):
+    for call in calls:
+        runner.start(call)
+    ended = []
+    while len(ended) < len(calls):
+        runner.wait(60)
+        ended += runner.ended()
+    for each in ended:
+        print(each.call.envelope.offset, repr(each.outcome), flush=True)
+    hand.look()
+    hand.forget_those_that(lambda _: True)
+def run_all(calls):
+    alone = [each for each in calls if runner.must_be_alone(each)]
+    for each in alone:
+        call_and_wait(each)
+    call_and_wait(*[each for each in calls if each not in alone])
+"""
+"""A worker whose calls `handle` makes; those of suspects are made alone, and before the others."""
+
+
+@pytest.mark.slow
+def test_a_coroutine_that_blocks_the_loop_is_ended_and_it_is_named_although_others_wait(new_service):
+    run = """
+arrived = asyncio.Barrier(21)
+async def handle(event):
+    await arrived.wait()
+    if event.offset == 7:
+        time.sleep(3_600)
+    await asyncio.Event().wait()
+if run < 2:
+    run_all(calls)
+drain()
+"""
+    service = new_service(CALLS + run, count=1, limit_ms=300)
+    assert service.run(lambda: "begun 2" in service.log, signal.SIGTERM) is ExitCode.DONE
+    assert {each.offset: each.exits for each in service.suspects.find_all().values()} == {7: 1}
+    assert "the worker has been handling IPF_PROCESSING_DATA-0@7 of unit 'uow-1' for more than 0.3 s" in service.log
+    assert " in handle" in service.log, "the stack shows where"
+
+
+SEGFAULT = "ctypes.string_at(0)"
+IN_A_STEP = f"""
+arrived = asyncio.Barrier(21)
+async def handle(event):
+    if run < 2:
+        await arrived.wait()
+    if event.offset == 7:
+        {SEGFAULT}
+    if run < 2:
+        await asyncio.Event().wait()
+    return Handled()
+run_all(calls)
+drain()
+"""
+IN_A_THREAD = f"""
+arrived = threading.Barrier(3)
+def work(offset):
+    if run < 2:
+        arrived.wait()
+    if offset == 2:
+        {SEGFAULT}
+    if run < 2:
+        threading.Event().wait()
+    return Handled()
+async def handle(event):
+    return await threads.run(lambda: work(event.offset), event)
+run_all(calls[:3])
+drain()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("run", "killer", "exits"),
+    [pytest.param(IN_A_THREAD, 2, 4, id="a thread"), *at_night("ended-workers", (IN_A_STEP, 7, 3))],
+)
+def test_what_crashes_beside_others_becomes_a_dead_letter_and_it_alone(new_service, run, killer, exits):
+    """In a thread the first exit shows only which calls ran; in a step of a coroutine it shows the one."""
+    service = new_service(CALLS + run, count=1)
+    assert service.run(lambda: f"begun {exits + 1}" in service.log and f"\n{killer} Ended" in service.log, signal.SIGTERM) == 0
+    assert service.runs(0) == exits + 1
+    assert service.log.count("(one of these 3 ended it: the exit counts for none") == exits - 3
+    for number in (1, 2, 3):
+        assert f"while handling IPF_PROCESSING_DATA-0@{killer} of unit 'uow-1' (exit {number} of 3 on this record" in service.log
+    assert f"{killer} EndedItsWorker('handling it ended 3 workers" in service.log
+    assert service.suspects.find_all() == {}

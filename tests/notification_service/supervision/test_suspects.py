@@ -51,11 +51,12 @@ def test_what_has_left_is_forgotten(suspects):
     assert suspects.count(held(), "died").exits == 1
 
 
-def test_a_count_that_finds_no_room_is_said_and_is_none(suspects, monkeypatch, caplog):
-    def refuse(_):
-        raise OSError(28, "No space left on device")
+def refuse_room(_):
+    raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", refuse)
+
+def test_a_count_that_finds_no_room_is_said_and_is_none(suspects, monkeypatch, caplog):
+    monkeypatch.setattr(os, "fsync", refuse_room)
     assert suspects.count(held(), "died") is None
     assert "T-0@17.json cannot be written" in caplog.text
     assert suspects.find_all() == {}
@@ -81,3 +82,23 @@ def test_a_topic_may_have_the_longest_name_that_kafka_takes(suspects):
     long = InFlightEnvelope(1, Origin(Partition("t" * 249, 0), 17), "uow-1", CallKind.HANDLING, "00ff")
     assert suspects.count(long, "died") is not None
     assert set(suspects.find_all()) == {long.origin}
+
+
+def test_an_exit_with_several_in_flight_counts_for_the_one_that_was_a_suspect(suspects):
+    suspects.count(held(17), "died")
+    assert suspects.judge([held(16), held(17), held(18)], "died").suspect.exits == 2
+    assert {origin.offset: each.exits for origin, each in suspects.find_all().items()} == {17: 2}
+
+
+def test_without_one_or_with_two_it_counts_for_none_and_all_are_suspects(suspects):
+    suspects.count(held(17), "died")
+    assert suspects.judge([held(1), held(2)], "died") == (None, None, True)
+    assert suspects.judge([held(2), held(17), held(3)], "died") == (None, None, True)
+    assert suspects.judge([held(2), held(17), held(3)], "died") == (None, None, False)
+    assert {origin.offset: each.exits for origin, each in suspects.find_all().items()} == {1: 0, 2: 0, 3: 0, 17: 1}
+
+
+def test_suspects_that_find_no_room_bring_nothing_nearer(suspects, monkeypatch):
+    monkeypatch.setattr(os, "fsync", refuse_room)
+    assert suspects.judge([held(1), held(2)], "died") == (None, None, False)
+    assert suspects.judge([held(1)], "died") == (held(1), None, False)

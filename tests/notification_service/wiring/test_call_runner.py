@@ -10,13 +10,16 @@ import pytest
 from harness.driving import Envelopes
 from harness.waiting import wait_until
 
+from guardian.backoff import LogRateLimit
 from guardian.calls import Ended
 from notification_service.supervision.in_flight_memory import InFlightMemory
 from notification_service.supervision.suspects import EXITS_OF_ONE, Suspects
+from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.call_runner import CallRunner, HandlingThreads
+from notification_service.wiring.handlers import HandlingLog
 from notification_service.worker.worker import WorkerInFlight
 from resequencer.call import Call
-from resequencer.errors import EndedItsWorker, PermanentError, TransientError
+from resequencer.errors import DependencyUnavailable, EndedItsWorker, PermanentError, TransientError
 from resequencer.handler import Handled, Marks
 from resequencer.in_flight import CallKind
 
@@ -320,6 +323,20 @@ def test_a_free_thread_is_used_again(stage: Stage) -> None:
     assert stage.outcome(name) == first
 
 
+def test_without_another_thread_a_call_is_tried_again(stage: Stage, monkeypatch: Any) -> None:
+    def refuse() -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def work(envelope: Any) -> Handled:
+        return await stage.threads.run(lambda: DONE, envelope)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.threads, "_add_thread", refuse)
+        assert isinstance(stage.outcome(work), TransientError)
+    stage.found.clear()
+    assert stage.outcome(work) is DONE
+
+
 @pytest.mark.parametrize("error", [TransientError("away"), SystemExit(3), asyncio.CancelledError(), KeyError()], ids=repr)
 def test_what_a_function_in_a_thread_raises_is_the_outcome(stage: Stage, error: BaseException) -> None:
     def fail() -> Handled:
@@ -367,7 +384,7 @@ def test_a_cancelled_call_in_a_thread_ends_when_the_thread_really_has_and_one_th
 
 
 def condemn(stage: Stage, call: Call, times: int) -> None:
-    stage.memory.step.put(call.envelope, CallKind.HANDLING)
+    stage.memory.step.take(call.envelope, CallKind.HANDLING)
     for _ in range(times):
         stage.suspects.judge(stage.memory.find_executed(), "was killed by SIGSEGV")
     stage.memory.clear()
@@ -415,3 +432,30 @@ def test_what_ended_three_workers_is_not_called(stage: Stage) -> None:
     stage.in_flight.look()
     stage.in_flight.forget_those_that(lambda _: True)
     assert stage.suspects.find_all() == {}
+
+
+# The log
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts", "text"),
+    [
+        (
+            TransientError("no answer within 3 s"),
+            0,
+            "attempt 1 of 3, another attempt follows: TransientError: no answer within 3 s",
+        ),
+        (TransientError("no answer within 3 s"), 2, "attempt 3 of 3, no further attempt: TransientError: no answer within 3 s"),
+        (PermanentError("never"), 0, "attempt 1 of 3, no further attempt: PermanentError: never"),
+        (DependencyUnavailable("sanctions-api"), 0, None),
+        (None, 0, None),
+    ],
+)
+def test_a_call_that_failed_is_logged_with_its_attempt_once_for_each_kind(
+    caplog: Any, error: Exception | None, attempts: int, text: str | None
+) -> None:
+    log = HandlingLog(LogRateLimit(), SystemClock(), 3_000, 3)
+    for _ in range(2):
+        log.note_call(Call(Envelopes()(1), None, Marks(), 17, attempts), error, 3_004)
+    written = [] if text is None else [f"handling IPF_PROCESSING_DATA-0@1 of unit uow-1 failed after 3.0 s, {text}"]
+    assert [each.getMessage() for each in caplog.records] == written
