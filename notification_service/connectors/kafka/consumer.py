@@ -78,7 +78,10 @@ class _Consumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python ships no t
         self.wait = PollWait()
 
     def poll(self, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
-        """As the client's, but a wake ends it, except for a join: the client would begin one again that is answered later."""
+        """As the client's, but a wake ends it.
+
+        A join is not cut short: the client would begin it again once it is answered.
+        """
         timer = Timer(timeout_ms)
         while not (records := self._poll_once(timer, max_records)) and not timer.expired and not self.wait.is_woken:
             pass
@@ -89,9 +92,9 @@ class _Consumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python ships no t
     def _fetch(
         self, max_records: int, *, update_offsets: bool, timeout_ms: float
     ) -> tuple[dict[TopicPartition, list[Any]], bool]:
-        """Return what has come, and ask for more; as the client's own method, whose wait nothing else than an answer ends.
+        """Return what has come, and ask for more, in place of the client's own method: only an answer ends its wait.
 
-        The second value is whether the client should sleep, which nothing ends either.
+        The second value is whether the client has to sleep, which nothing would end.
         """
         fetcher, wait = self._fetcher, self.wait
         wait.ended.clear()
