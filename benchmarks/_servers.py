@@ -16,10 +16,10 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from benchmarks._kafka_loop import kafka_loop, one_for_each
 from benchmarks._runner import Spent, Stopwatch, WrongResult, cpu_of_family, directory, steadily
 from benchmarks._worker import override
-from notification_service.commands.simulate import pause
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.transports import kafka_settings
 from notification_service.connectors.line_format import Line
+from notification_service.supervision.stop_signal import StopSignal
 from notification_service.wiring.composition import Parts, compose
 from resequencer.gc_tuning import calm_collector
 from servers.infinispan import InfinispanServer, InfinispanSettings
@@ -134,7 +134,7 @@ class Run(Measurement, frozen=True):
     def composed(self, storage: str) -> Iterator[Parts]:
         """Yield a worker as the service composes it."""
         logging.getLogger("resequencer").setLevel(logging.ERROR)
-        parts = compose(self.configuration(storage), pause, lambda: False)
+        parts = compose(self.configuration(storage), StopSignal().wait, lambda: False)
         try:
             yield parts
         finally:

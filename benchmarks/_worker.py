@@ -132,6 +132,9 @@ class MemoryTransport:
         ends = {PARTITION: self._end}
         return Polled(tuple(records), {PARTITION: offset} if records else {}, ends, ends)
 
+    def wake(self) -> None:
+        """Do nothing: no poll waits."""
+
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         for each in outputs:
             self.output += [_encode(each.partition, record) for record in each.records]
@@ -189,5 +192,5 @@ def run_through(cycle: Cycle, records: int) -> Spent:
     return watch.spent()
 
 
-def _must_not_wait(milliseconds: int) -> None:
+def _must_not_wait(milliseconds: int, _: object = None) -> None:
     raise AssertionError(f"waited {milliseconds} ms: something is unavailable or there is nothing more to read")

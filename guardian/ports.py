@@ -191,7 +191,7 @@ class TransportStatus(msgspec.Struct, frozen=True):
 
 
 class Transport(Protocol):
-    """Reads records and publishes in transactions. Used from one thread."""
+    """Reads records and publishes in transactions. Used from one thread, except for `wake`."""
 
     def standing(self) -> TransportStatus:
         """Return the state as last known, without any I/O."""
@@ -241,6 +241,14 @@ class Transport(Protocol):
         Raises:
             TransportUnavailable: The source does not answer.
             TransportRefused: Reading cannot continue without an operator.
+        """
+        ...
+
+    def wake(self) -> None:
+        """End the wait of the poll under way, from any thread: it returns at once what it has, which may be nothing.
+
+        If no poll is waiting, the next one that would wait does not. Several wakes before it returns are one. A poll that
+        joins the group finishes or gives up the join first.
         """
         ...
 

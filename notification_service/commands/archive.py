@@ -4,7 +4,6 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from time import sleep
 from typing import NamedTuple
 
 from guardian.ports import Position
@@ -21,6 +20,7 @@ from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.files.source import FileSource
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.locks import AlreadyRunning, RunLock
+from notification_service.supervision.stop_signal import StopSignal
 from resequencer.errors import ConfigurationError, ResequencerError
 from resequencer.record import Partition
 from storage.embedded.progress import Progress
@@ -133,7 +133,7 @@ def archive(arguments: Namespace) -> ExitCode:
 
 def _archive(partition: Partition, configuration: Configuration, *, as_json: bool) -> None:
     ingress = configuration.ingress
-    limit = ArchiveLimit(configuration, _pause).find(partition)
+    limit = ArchiveLimit(configuration, StopSignal().wait).find(partition)
     file, pieces = ingress.file_directory / f"partition-{partition.number}.jsonl", list[Piece]()
     try:
         for piece in InputArchive(ingress.archive_directory, SystemFiles()).move(file, limit.offset):
@@ -163,7 +163,7 @@ def _as_json(partition: Partition, pieces: list[Piece], limit: Limit) -> str:
 def _partitions(configuration: Configuration) -> list[Partition]:
     ingress = configuration.ingress
     settings = FileSettings(ingress.topic, ingress.file_directory, configuration.notification.output_directory)
-    return FileSource(settings, _pause, SystemFiles()).assignment()
+    return FileSource(settings, StopSignal().wait, SystemFiles()).assignment()
 
 
 def _refuse_other_storages(configuration: Configuration) -> None:
@@ -172,7 +172,3 @@ def _refuse_other_storages(configuration: Configuration) -> None:
         works = " and ".join(ARCHIVABLE)
         problem = f"{storage_type} cannot tell what waits in it, so no input can be archived; this works with {works}"
         raise ConfigurationError(STORAGE_TYPE, problem)
-
-
-def _pause(milliseconds: int) -> None:
-    sleep(milliseconds / 1_000)

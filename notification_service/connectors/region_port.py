@@ -60,7 +60,7 @@ class SinkCapabilities(msgspec.Struct, frozen=True):
 
 
 class Source(Protocol):
-    """Reads records. The calls are those of `Transport`, except `acknowledge`. Used from one thread."""
+    """Reads records. The calls are those of `Transport`, except `acknowledge`. Used from one thread, except for `wake`."""
 
     @property
     def capabilities(self) -> SourceCapabilities: ...
@@ -82,6 +82,8 @@ class Source(Protocol):
     def seek(self, partition: Partition, offset: int, source_state: str = "") -> None: ...
 
     def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled: ...
+
+    def wake(self) -> None: ...
 
     def check_owned(self, partitions: Collection[Partition]) -> None:
         """Check that these partitions are assigned to this worker as of its last poll.

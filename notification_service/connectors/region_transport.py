@@ -109,6 +109,9 @@ class RegionTransport:
         with self._watching(self._source_name):
             return self._source.poll(max_records, timeout_ms, resting)
 
+    def wake(self) -> None:
+        self._source.wake()
+
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         read = {each.partition: each.position for each in outputs if self._is_read(each)}
         if read:

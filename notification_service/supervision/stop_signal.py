@@ -3,8 +3,15 @@
 import os
 import signal
 from select import select
-from time import sleep
+from threading import Event
 from types import FrameType
+from typing import Protocol
+
+
+class Wait(Protocol):
+    """Sleeps for this time, or until the event is set. It may return early."""
+
+    def __call__(self, milliseconds: int, until: Event | None = None) -> None: ...
 
 
 class Lifeline:
@@ -38,11 +45,16 @@ class StopSignal:
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, self._receive)
 
-    def wait(self, milliseconds: int) -> None:
-        """Sleep for this time, in slices: a signal does not interrupt a sleep, but no further slice begins."""
+    def wait(self, milliseconds: int, until: Event | None = None) -> None:
+        """Sleep for this time, or until the event is set.
+
+        It sleeps in slices: a signal does not interrupt a sleep, but no further slice begins.
+        """
+        until = until or Event()
         while milliseconds > 0 and not self.is_set:
             slice_ms = min(milliseconds, _SLICE_MS)
-            sleep(slice_ms / 1_000)
+            if until.wait(slice_ms / 1_000):
+                return
             milliseconds -= slice_ms
 
     def _receive(self, number: int, frame: FrameType | None) -> None:

@@ -64,6 +64,7 @@ from notification_service.payments.payment_data import LATEST_OBJECTS, PaymentDa
 from notification_service.payments.port import VersionedHandler
 from notification_service.payments.settings import HandlerSettings, make_event_handler, make_handler
 from notification_service.payments.strategies import STRATEGY_KEY, StrategySettings, make_strategy
+from notification_service.supervision.stop_signal import Wait
 from notification_service.supervision.system_clock import SystemClock, steady_clock
 from notification_service.wiring.aggregation import find_unusable
 from notification_service.wiring.call_runner import CallRunner, HandlingThreads
@@ -100,7 +101,7 @@ class Parts(NamedTuple):
 
 def compose(
     configuration: Configuration,
-    wait: Callable[[int], None],
+    wait: Wait,
     is_stopping: Callable[[], bool],
     slot: int = 0,
     in_flight: CallsInFlight | None = None,
@@ -372,7 +373,7 @@ def _region_limits(configuration: Configuration) -> RegionLimits:
     return RegionLimits(region.max_resets, region.drain_timeout_ms, region.reset_timeout_ms)
 
 
-def _make_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Transport:
+def _make_transport(configuration: Configuration, wait: Wait, slot: int) -> Transport:
     if is_region(configuration):
         return make_region_transport(configuration, wait, slot)
     if configuration.ingress.transport is TransportType.KAFKA:

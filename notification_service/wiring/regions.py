@@ -7,7 +7,7 @@ what was set holds from the next publication on, and after each reset and each s
 import logging
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,6 +40,7 @@ from notification_service.connectors.region_port import Sink, Source
 from notification_service.connectors.region_transport import RegionTransport, routes_of
 from notification_service.status.report import StatusReport
 from notification_service.status.sink_attributes import RegionOrder, RegionOrderFile, SetAttributes, SinkAttributesFile
+from notification_service.supervision.stop_signal import Wait
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.errors import ConfigurationError, ResequencerError
 from resequencer.keys.value_types import Mismatch, ValueType
@@ -167,7 +168,7 @@ class _Client(NamedTuple):
 _CLIENTS = {"jms": _Client("proton", "jms"), "xms": _Client("proton", "jms"), "mqtt": _Client("paho", "mqtt")}
 
 
-def make_region_transport(configuration: Configuration, wait: Callable[[int], None], slot: int) -> RegionTransport:
+def make_region_transport(configuration: Configuration, wait: Wait, slot: int) -> RegionTransport:
     """Make the transport of a worker's slot. Nothing is connected yet."""
     source = _make_source(configuration, wait, slot)
     sinks = {each.value: _make_sink(configuration, each, slot) for each in sinks_of(configuration)}
@@ -200,7 +201,7 @@ def _unusable_clients(places: Iterable[tuple[str, str]]) -> Iterator[Configurati
             yield ConfigurationError(key, f"is {kind}, whose client is not installed; {remedy}")
 
 
-def _make_source(configuration: Configuration, wait: Callable[[int], None], slot: int) -> Source:
+def _make_source(configuration: Configuration, wait: Wait, slot: int) -> Source:
     kind = configuration.ingress.transport
     if kind is TransportType.KAFKA:
         from notification_service.connectors.kafka.sink import KafkaSource  # Imported here, which takes a third of a second.

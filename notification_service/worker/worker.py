@@ -1,6 +1,7 @@
 """A worker's life: take over, run cycles, report, drain, close."""
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -17,6 +18,7 @@ from notification_service.status.file import StatusFile
 from notification_service.status.report import Identity, ParticipantStatus, RegionStatus, State, report
 from notification_service.status.sink_attributes import RegionOrder, RegionOrderFile
 from notification_service.supervision.in_flight_memory import InFlightMemory, identity_of
+from notification_service.supervision.stop_signal import Wait
 from notification_service.supervision.suspects import REMEDY, Suspect, Suspects
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.composition import Parts, compose
@@ -196,7 +198,7 @@ class Worker:
     def __init__(
         self,
         configuration: Configuration,
-        wait: Callable[[int], None],
+        wait: Wait,
         is_stopping: Callable[[], bool],
         identity: Identity,
         beside: Callable[[Instant], None] | None = None,
@@ -310,9 +312,9 @@ class Worker:
         parts.handler.close()
         parts.users_calls.threads.shutdown()
 
-    def _wait(self, milliseconds: int) -> None:
+    def _wait(self, milliseconds: int, until: threading.Event | None = None) -> None:
         """Wait for input or for an unavailable server, and keep the report fresh."""
-        self._sleep(milliseconds)
+        self._sleep(milliseconds, until)
         now = self._clock.now()
         if self._parts is not None and _is_over(_REPORT_MS, self._reported_at, now):
             self._report(now, self._state())

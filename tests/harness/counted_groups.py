@@ -41,7 +41,7 @@ class GroupStage:
         settings = FileSettings("FACTS", directory / "facts", directory / "out", notifications_name="completions")
 
         def open_store() -> FileStore:
-            return FileStore(FileTransport(settings, lambda ms: None), directory / "values.db")
+            return FileStore(FileTransport(settings, lambda *_: None), directory / "values.db")
 
         self._runner = StoreRunner("payments", PaymentsOfMessage(SETTINGS), open_store, steady(self.clock), lambda ms: None)
 

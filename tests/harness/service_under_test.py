@@ -363,7 +363,7 @@ class Service:
             return NoneStorage(NoneSettings(1 << 40), lambda: f"token-{next(self._tokens)}")
         return EmbeddedStorage(EmbeddedSettings(self.state_file), lambda: f"token-{next(self._tokens)}")
 
-    def _wait(self, milliseconds: int) -> None:
+    def _wait(self, milliseconds: int, _: object = None) -> None:
         self.pauses.append(milliseconds)
 
 

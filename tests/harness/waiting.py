@@ -6,6 +6,7 @@ A deadline is there to end a hang. A busy machine may take many times as long as
 import asyncio
 from collections.abc import Callable
 from random import Random
+from threading import Event
 from time import monotonic, sleep
 from typing import TypeVar
 
@@ -52,9 +53,9 @@ def pause_until(question: Callable[[], object], seconds: float, look_seconds: fl
         sleep(look_seconds)
 
 
-def wait_ms(milliseconds: float) -> None:
-    """What a part of the service gets that has to be given a way to wait between two of its looks."""
-    sleep(milliseconds / 1_000)
+def wait_ms(milliseconds: float, until: Event | None = None) -> None:
+    """What a part of the service gets that has to be given a way to wait between two of its looks, or until the event is set."""
+    (until or Event()).wait(milliseconds / 1_000)
 
 
 def pause_at_random(chance: Random, least: float, most: float) -> None:

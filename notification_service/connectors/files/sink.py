@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from threading import Event
 
 import msgspec
 from msgspec.structs import replace
@@ -252,10 +253,11 @@ def _on_one_line(value: bytes | None) -> bytes | None:
 class FileTransport:
     """Reads records from one directory, and writes notifications and dead letters into another, as the port describes.
 
-    `wait` sleeps for that many milliseconds. Only one transport may use the two directories at a time; its maker holds a lock.
+    `wait` sleeps for that many milliseconds, or until the event is set. Only one transport may use the two directories at a
+    time; its maker holds a lock.
     """
 
-    def __init__(self, settings: FileSettings, wait: Callable[[int], None], files: FileOperations | None = None) -> None:
+    def __init__(self, settings: FileSettings, wait: Callable[[int, Event], object], files: FileOperations | None = None) -> None:
         files = files or SystemFiles()
         self._source = FileSource(settings, wait, files)
         self._sink = FileSink(settings, files)
@@ -283,6 +285,9 @@ class FileTransport:
 
     def poll(self, max_records: int, timeout_ms: int, resting: Collection[Partition] = ()) -> Polled:
         return self._source.poll(max_records, timeout_ms, resting)
+
+    def wake(self) -> None:
+        self._source.wake()
 
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         self._sink.publish(outputs)

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from threading import Event
 
 from guardian.ports import Polled, Position, TransportRefused, TransportStatus, TransportUnavailable
 from notification_service.connectors.files.input_archive import ArchivedMarker
@@ -23,14 +24,16 @@ _LOG = logging.getLogger("resequencer.connectors")
 
 
 class FileSource:
-    """The reading half of the file transport. `wait` sleeps for that many milliseconds; no other call here sleeps.
+    """The reading half of the file transport.
 
+    `wait` sleeps for that many milliseconds, or until the event is set; no other call here sleeps.
     `ignored` holds the names in the directory that are no partition files.
     """
 
-    def __init__(self, settings: FileSettings, wait: Callable[[int], None], files: FileOperations) -> None:
+    def __init__(self, settings: FileSettings, wait: Callable[[int, Event], object], files: FileOperations) -> None:
         self._settings = settings
         self._wait = wait
+        self._woken = Event()
         self._files = files
         self._partitions: dict[Partition, PartitionFile] = {}
         self._turn = 0
@@ -82,11 +85,17 @@ class FileSource:
         waited_ms = 0
         while True:
             polled = self._read(max_records, resting)
-            if polled.next_offsets or waited_ms >= timeout_ms:
-                return polled
+            if polled.next_offsets or waited_ms >= timeout_ms or self._woken.is_set():
+                break
             pause_ms = min(self._settings.poll_interval_ms, timeout_ms - waited_ms)
-            self._wait(pause_ms)
+            self._wait(pause_ms, self._woken)
             waited_ms += pause_ms
+        if timeout_ms > 0:
+            self._woken.clear()
+        return polled
+
+    def wake(self) -> None:
+        self._woken.set()
 
     def close(self) -> None:
         for each in self._partitions.values():

@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from time import monotonic, sleep
+from threading import Event
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from guardian.ports import (
@@ -69,6 +70,7 @@ class JmsSource:
         self._left_out: set[Partition] = set()
         self._unopened: dict[Partition, TransportWithheld | TransportRefused] = {}
         self._turn = 0
+        self._woken = Event()
 
     def standing(self) -> TransportStatus:
         waiting = [str(self._named[each]) for each in self._waiting if not self._is_served(each)]
@@ -123,7 +125,9 @@ class JmsSource:
         """As the port describes. The end of a partition is known once its link had free credit for a second."""
         self._notice_losses()
         readable = [each for each in self._readings if each not in resting] if max_records else []
-        self._wait(readable, timeout_ms)
+        if timeout_ms > 0:
+            self._wait(readable, timeout_ms)
+            self._woken.clear()
         self._notice_losses()
         # Ends come before the records, because they must not be newer.
         known, log_ends = self._ends()
@@ -131,6 +135,12 @@ class JmsSource:
         states = {each: self._readings[each].taken.state() for each in moved}
         self._drop_what_came_again()
         return Polled(tuple(records), moved, known, log_ends, states)
+
+    def wake(self) -> None:
+        self._woken.set()
+        connection = self._connection
+        if connection is not None:
+            connection.arrived.set()
 
     def check_owned(self, partitions: Collection[Partition]) -> None:
         """As the port describes. A takeover publishes before it seeks: then nothing was taken, and nothing is acknowledged."""
@@ -197,16 +207,19 @@ class JmsSource:
             self.close()
 
     def _wait(self, readable: Collection[Partition], timeout_ms: int) -> None:
-        """Wait until a message has come to a readable partition, a link was lost, or the time is up."""
+        """Wait until a message has come to a readable partition, a link was lost, the time is up, or for a wake."""
         connection, until = self._connection, monotonic() + timeout_ms / 1000
         links = [self._readings[each].link for each in readable]
         watched = [each.link for each in self._readings.values()] + list(self._waiting.values())
         if connection is None:
-            sleep(timeout_ms / 1000)  # Nothing can come before a takeover has made a connection.
+            self._woken.wait(timeout_ms / 1000)  # Nothing can come before a takeover has made a connection.
             return
         while (remaining := until - monotonic()) > 0:
             connection.arrived.clear()
-            if connection.is_lost or any(each.waiting for each in links) or any(each.is_detached for each in watched):
+            # A wake sets the first event before the second one, so it is seen here, or ends the wait.
+            if self._woken.is_set() or connection.is_lost:
+                return
+            if any(each.waiting for each in links) or any(each.is_detached for each in watched):
                 return
             connection.arrived.wait(remaining)
 

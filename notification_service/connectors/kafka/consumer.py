@@ -1,11 +1,13 @@
 """A member of the consumer group: reads the partitions asked for, and reports the group's assignment."""
 
 from collections.abc import Collection, Iterable, Mapping
+from threading import Event
 from typing import Any, NamedTuple
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 from kafka.structs import ConsumerGroupMetadata, MemberState
+from kafka.util import Timer
 
 from notification_service.connectors.kafka.client import make_client, translated
 from notification_service.connectors.kafka.core.fencing import FIXED, Membership, Snapshot
@@ -26,6 +28,22 @@ class Fetched(NamedTuple):
     records: Mapping[Partition, list[Any]]
     next_offsets: Mapping[Partition, int]
     unreadable: Mapping[Partition, KafkaError]
+
+
+class PollWait:
+    """The wait of a poll. `ended` is set by an answer of the brokers, and by a wake, which lasts until a poll has ended for it.
+
+    Clear `ended` before the look at what has come and at `is_woken`.
+    """
+
+    def __init__(self) -> None:
+        self.is_woken = False
+        self.ended = Event()
+
+    def wake(self) -> None:
+        """End the wait, from any thread."""
+        self.is_woken = True
+        self.ended.set()
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python ships no types.
@@ -56,6 +74,41 @@ class _Consumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python ships no t
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._unreadable = Unreadable(self._fetcher)
+        self._fetcher.fetch_records = self._fetch
+        self.wait = PollWait()
+
+    def poll(self, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
+        """As the client's, but a wake ends it.
+
+        A join is not cut short: the client would begin it again once it is answered.
+        """
+        timer = Timer(timeout_ms)
+        while not (records := self._poll_once(timer, max_records)) and not timer.expired and not self.wait.is_woken:
+            pass
+        if timeout_ms > 0:
+            self.wait.is_woken = False
+        return records  # type: ignore[no-any-return]  # kafka-python ships no types.
+
+    def _fetch(
+        self, max_records: int, *, update_offsets: bool, timeout_ms: float
+    ) -> tuple[dict[TopicPartition, list[Any]], bool]:
+        """Return what has come, and ask for more, in place of the client's own method: only an answer ends its wait.
+
+        The second value is whether the client has to sleep, which nothing would end.
+        """
+        fetcher, wait = self._fetcher, self.wait
+        wait.ended.clear()
+        records, has_more = fetcher.fetched_records(max_records, update_offsets=update_offsets)
+        if not has_more:
+            fetcher.send_fetches()
+        if records or wait.is_woken:
+            return records, False
+        reset = fetcher._reset_task  # noqa: SLF001 - The client offers no other way.
+        awaited = [*fetcher._fetch_futures, *([reset] if reset is not None and not reset.is_done else [])]  # noqa: SLF001
+        for each in awaited:
+            each.add_both(lambda _: wait.ended.set())
+        wait.ended.wait((timeout_ms if awaited else min(timeout_ms, self.config["retry_backoff_ms"])) / 1000)
+        return fetcher.fetched_records(max_records, update_offsets=update_offsets)[0], False
 
     def take_unreadable(self) -> dict[TopicPartition, KafkaError]:
         """Return the partitions found unreadable since the last call, each with its error."""
@@ -84,11 +137,12 @@ class _Consumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python ships no t
 
 
 class GroupMember:
-    """One member of the consumer group. Used from one thread."""
+    """One member of the consumer group. Used from one thread. Another one may end the `wait` of a poll."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaSettings, wait: PollWait) -> None:
         self._join_ms = _JOIN_MS
         self._consumer = make_client("the brokers", _Consumer, settings.consumer)
+        self._consumer.wait = wait
         self._listener = _Listener(self._consumer)
         self._choose(settings)
 

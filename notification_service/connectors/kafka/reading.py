@@ -8,7 +8,7 @@ from time import monotonic
 
 from guardian.ports import NotPublished, Polled, Position, PublishRefused, TransportRefused, TransportStatus, TransportUnavailable
 from notification_service.connectors.kafka.client import to_transport_error
-from notification_service.connectors.kafka.consumer import Fetched, FixedMember, GroupMember
+from notification_service.connectors.kafka.consumer import Fetched, FixedMember, GroupMember, PollWait
 from notification_service.connectors.kafka.core.fencing import Committed, Fencing, OpenTransactions
 from notification_service.connectors.kafka.core.offset_metadata import PausedPartitions
 from notification_service.connectors.kafka.core.records import to_records
@@ -44,6 +44,7 @@ class Reading:
         self._paused = PausedPartitions(settings.look_interval_ms / 1000)
         self._undecided = OpenTransactions()
         self._member: GroupMember | None = None
+        self._poll_wait = PollWait()
         self._next_offsets: dict[Partition, int] = {}
         self._waiting: dict[Partition, int] = {}
         self._looked_at = 0.0
@@ -134,6 +135,9 @@ class Reading:
         self._input.look_at_keys(records)
         return Polled(records, moved, ends, log_ends)
 
+    def wake(self) -> None:
+        self._poll_wait.wake()
+
     def close(self) -> None:
         """Leave the group and close all clients. A client that fails to close ends with the process."""
         for each in (self._member, self._publisher, self._log, self._written, self._topics):
@@ -147,7 +151,7 @@ class Reading:
         if missing := [each for each in wanted if each >= topic.partitions]:
             problem = f"it has {topic.partitions} partitions, and kafka.partitions names {', '.join(map(str, missing))}"
             raise TransportRefused(f"topic {topic.name}", f"{problem}. Give it more (kafka-topics --alter), or name others")
-        return FixedMember(self._settings)
+        return FixedMember(self._settings, self._poll_wait)
 
     def _connected(self) -> GroupMember:
         if self._member is None:
@@ -155,7 +159,7 @@ class Reading:
             self._log.connect()
             self._written.connect()
             self._publisher.connect()
-            self._member = GroupMember(self._settings) if self._fixed is None else self._make_fixed()
+            self._member = GroupMember(self._settings, self._poll_wait) if self._fixed is None else self._make_fixed()
         return self._member
 
     def _to_commit(self, positions: Mapping[Partition, Position]) -> dict[Partition, Committed]:

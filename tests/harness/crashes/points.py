@@ -148,6 +148,9 @@ class StruckTransport:
             raise Crash("after poll")
         return polled
 
+    def wake(self) -> None:
+        self._inner.wake()
+
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         self._steps.strike("publish is refused", PublishRefused("the group has moved on"))
         self._around("publish", lambda: self._inner.publish(outputs))

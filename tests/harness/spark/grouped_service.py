@@ -51,7 +51,7 @@ class GroupedService(AuditedService):
 
     def _count(self, service: Service) -> None:
         settings = FileSettings("FACTS", self.facts, self.groups, notifications_name="completions")
-        store = FileStore(FileTransport(settings, lambda _: None), self.groups / "values.db")
+        store = FileStore(FileTransport(settings, lambda *_: None), self.groups / "values.db")
         runner = StoreRunner(
             "payments", PaymentsOfMessage(self.group_settings), lambda: store, steady(service.clock), lambda _: None
         )

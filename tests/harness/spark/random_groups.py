@@ -61,7 +61,7 @@ class RandomGroups:
 
     def count(self) -> None:
         settings = FileSettings("FACTS", self.facts, self.groups, notifications_name="completions")
-        store = FileStore(FileTransport(settings, lambda _: None), self.groups / "values.db")
+        store = FileStore(FileTransport(settings, lambda *_: None), self.groups / "values.db")
         runner = StoreRunner("payments", PaymentsOfMessage(self._settings), lambda: store, steady(self._clock), lambda _: None)
         for _ in range(2):
             runner.turn()

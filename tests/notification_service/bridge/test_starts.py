@@ -291,7 +291,7 @@ def read_topic(server: KafkaServer, topic: str, count: int) -> list[Record]:
 
 
 def read_files(directory: Path, count: int) -> list[Record]:
-    source = FileSource(FileSettings("T", directory, directory.parent / "out"), lambda _: None, SystemFiles())
+    source = FileSource(FileSettings("T", directory, directory.parent / "out"), lambda *_: None, SystemFiles())
     for each in source.assignment():
         source.seek(each, 0)
     found: list[Record] = []

@@ -154,6 +154,6 @@ def waits() -> list[int]:
 @pytest.fixture
 def transport(settings: FileSettings, waits: list[int]):
     settings.in_directory.mkdir()
-    made = FileTransport(settings, waits.append, FaultyFiles())
+    made = FileTransport(settings, lambda ms, _: waits.append(ms), FaultyFiles())
     yield made
     made.close()

@@ -3,11 +3,15 @@
 A transport's test file derives from `TransportContract` and gives the fixture `harness`.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from random import Random
+from time import monotonic
 from typing import Protocol
 
 import pytest
-from harness.waiting import wait_until
+from harness.waiting import pause_at_random, wait_until
 
 from guardian.ports import Channel, OutputRecord, PartitionOutput, Polled, Position, Transport, TransportRefused
 from resequencer.record import Headers, Partition, Record
@@ -78,7 +82,79 @@ def letter(number: int, value: bytes) -> OutputRecord:
     return OutputRecord(number, Channel.DEAD_LETTERS, None, (("dead-letter-reason", b"undecodable"),), value)
 
 
-class TransportContract:
+@contextmanager
+def another_thread(work: Callable[[], object]) -> Iterator[None]:
+    """Let another thread work meanwhile, until the work is done."""
+    with ThreadPoolExecutor(1) as threads:
+        working = threads.submit(work)
+        yield
+        working.result()
+
+
+class WakeableSource(Protocol):
+    """What transports and sources have in common here."""
+
+    def poll(self, max_records: int, timeout_ms: int) -> Polled: ...
+
+    def wake(self) -> None: ...
+
+
+class Sender(Protocol):
+    partitions: Sequence[Partition]
+
+    def send(self, partition: Partition, *values: bytes) -> None: ...
+
+
+class WakeContract:
+    """The tests of `wake`. A derived class has the fixture `source`: a transport or source that has sought both partitions."""
+
+    LONG_MS = 120_000
+
+    def poll_that_is_woken(self, source: WakeableSource, max_records: int = 100) -> Polled:
+        began = monotonic()
+        polled = source.poll(max_records, self.LONG_MS)
+        assert monotonic() - began < self.LONG_MS / 1_000 / 2, "it waited until its time was up"
+        return polled
+
+    def test_another_thread_wakes_a_poll_at_any_moment(self, harness: Sender, source: WakeableSource) -> None:
+        def wake() -> None:
+            pause_at_random(Random(), 0, 0.05)
+            source.wake()
+
+        for number in range(20):
+            with another_thread(wake):
+                polled = self.poll_that_is_woken(source, number % 2)
+            assert (polled.records, dict(polled.next_offsets)) == ((), {})
+            assert set(polled.log_ends) == set(harness.partitions)
+            assert polled.ends.items() <= polled.log_ends.items()
+
+    def test_wakes_before_a_poll_end_it_and_no_other(self, harness: Sender, source: WakeableSource) -> None:
+        source.wake()
+        source.wake()
+        source.poll(100, 0)
+        assert self.poll_that_is_woken(source).records == ()
+        with another_thread(lambda: harness.send(harness.partitions[0], b'{"n":1}')):
+            assert [each.value for each in self.poll_that_is_woken(source).records] == [b'{"n":1}']
+
+    def test_while_it_is_woken_no_record_is_lost_or_doubled(self, harness: Sender, source: WakeableSource) -> None:
+        sent, records = [b'{"n":%d}' % each for each in range(100)], list[Record]()
+
+        def wake() -> None:
+            for _ in sent:
+                pause_at_random(Random(), 0, 0.01)
+                source.wake()
+
+        with another_thread(wake):
+            for first in range(0, len(sent), 10):
+                harness.send(harness.partitions[0], *sent[first : first + 10])
+                records += source.poll(7, 50).records
+        wait_until(lambda: records.extend(source.poll(7, 50).records) or len(records) >= len(sent), "all records")
+        assert source.poll(100, 50).records == ()
+        assert [each.value for each in records] == sent
+        assert len({each.origin for each in records}) == len(sent)
+
+
+class TransportContract(WakeContract):
     """The tests of the contract. Derive from it in a file of its own, with the fixture `harness`."""
 
     @pytest.fixture
@@ -99,6 +175,10 @@ class TransportContract:
         yield make
         while alive:
             alive.pop().close()
+
+    @pytest.fixture
+    def source(self, harness: Harness, made) -> Transport:
+        return Reading(made(), harness.partitions).transport
 
     def test_records_come_in_the_order_of_their_partition_each_once(self, harness: Harness, made) -> None:
         one, two = harness.partitions

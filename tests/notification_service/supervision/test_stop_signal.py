@@ -2,10 +2,10 @@
 
 import os
 import signal
+from threading import Event
 
 import pytest
 
-from notification_service.supervision import stop_signal
 from notification_service.supervision.stop_signal import Lifeline, StopSignal
 
 
@@ -35,24 +35,38 @@ def test_a_second_signal_ends_the_process_with_its_number(stop, monkeypatch):
     assert ended == [128 + signal.SIGINT]
 
 
-def test_waiting_is_the_whole_time_in_slices(stop, monkeypatch):
-    slept = []
-    monkeypatch.setattr(stop_signal, "sleep", slept.append)
-    stop.wait(250)
-    assert slept == [0.1, 0.1, 0.05]
+class Slept(Event):
+    """Notes how long it is waited for, and does not wait. In the wait of `number`, counted from 1, `strike` is called."""
+
+    def __init__(self, number=0, strike=None):
+        super().__init__()
+        self.seconds = []
+        self._number, self._strike = number, strike
+
+    def wait(self, timeout=None):
+        self.seconds.append(timeout)
+        if len(self.seconds) == self._number:
+            self._strike()
+        return self.is_set()
 
 
-def test_waiting_ends_with_the_slice_in_which_the_signal_came(stop, monkeypatch):
-    slept = []
+def test_waiting_is_the_whole_time_in_slices(stop):
+    slept = Slept()
+    stop.wait(250, slept)
+    assert slept.seconds == [0.1, 0.1, 0.05]
 
-    def sleep(seconds):
-        slept.append(seconds)
-        signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(stop_signal, "sleep", sleep)
-    stop.wait(60_000)
-    stop.wait(60_000)
-    assert slept == [0.1]
+def test_waiting_ends_with_the_slice_in_which_the_signal_came(stop):
+    slept = Slept(1, lambda: signal.raise_signal(signal.SIGTERM))
+    stop.wait(60_000, slept)
+    stop.wait(60_000, slept)
+    assert slept.seconds == [0.1]
+
+
+def test_waiting_ends_with_its_event(stop):
+    slept = Slept(2, lambda: slept.set())
+    stop.wait(60_000, slept)
+    assert slept.seconds == [0.1, 0.1]
 
 
 def test_a_lifeline_that_is_cut_sets_it_too():

@@ -46,7 +46,7 @@ def composed(loaded, tmp_path):
 
     def make(text="", *overrides):
         configuration = loaded(f'{ON_FILES}{N}.run-directory = "{tmp_path}/run"\n{text}', *overrides)
-        made.append(compose(configuration, lambda _: None, lambda: False))
+        made.append(compose(configuration, lambda *_: None, lambda: False))
         return made[-1]
 
     yield make

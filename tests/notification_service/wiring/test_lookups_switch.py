@@ -45,7 +45,7 @@ def parts(
         f'{on_files}{NOTIFICATION} {{ run-directory = "{tmp_path}/run", lookups.directory = "{directory.path}"\n'
         "resequencer { storage-type = none, strategy = SEQUENCE } }"
     )
-    parts = compose(loaded(text), lambda _: None, lambda: False)
+    parts = compose(loaded(text), lambda *_: None, lambda: False)
     yield parts
     for server in parts.servers:
         server.close()

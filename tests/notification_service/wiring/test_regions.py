@@ -57,7 +57,7 @@ def configured(loaded, tmp_path):
 )
 def test_only_two_kinds_several_sinks_or_fixed_partitions_are_a_region(configured, text, kind):
     configuration = configured(text)
-    parts = compose(configuration, lambda _: None, lambda: False)
+    parts = compose(configuration, lambda *_: None, lambda: False)
     assert type(parts.servers.transport) is kind
     assert is_region(configuration) is (kind is RegionTransport)
     for server in parts.servers:
@@ -66,7 +66,7 @@ def test_only_two_kinds_several_sinks_or_fixed_partitions_are_a_region(configure
 
 def test_the_first_sink_takes_everything_and_the_others_the_notifications(configured):
     configuration = configured(f"{N} {{ transport = jms, further-transports = [file, kafka] }}")
-    transport = make_region_transport(configuration, lambda _: None, 0)
+    transport = make_region_transport(configuration, lambda *_: None, 0)
     taken = {each.name: each.channels for each in transport._routes}
     assert taken == {
         "sink jms": frozenset(Channel),

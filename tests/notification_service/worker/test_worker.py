@@ -43,7 +43,7 @@ class Operator:
         identity = Identity(os.getpid(), str(self.configuration.file), NOW)
         return Worker(self.configuration, self.wait, self.is_stopping, identity)
 
-    def wait(self, milliseconds: int) -> None:
+    def wait(self, milliseconds: int, _: object = None) -> None:
         self.waited.append(milliseconds)
         self.now += milliseconds
 
@@ -127,7 +127,7 @@ def test_a_clock_that_was_set_back_stops_no_reports(operator):
     operator.until = lambda: operator.questions > 10
     set_back = iter([3_600_000] + [0] * 1_000)
 
-    def wait(milliseconds: int) -> None:
+    def wait(milliseconds: int, _: object) -> None:
         operator.now += milliseconds - next(set_back)
 
     operator.worker._sleep = wait

@@ -70,6 +70,9 @@ class LeasedSource:
         self._sought[partition] = self._heard()[partition]
         self.offsets[partition] = offset
 
+    def wake(self) -> None:
+        """Do nothing: no poll waits."""
+
     def check_owned(self, partitions: Collection[Partition]) -> None:
         known = self._heard()
         for each in partitions:

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import msgspec
@@ -28,10 +29,11 @@ _decode_headers = msgspec.msgpack.Decoder(Headers).decode
 class TableTransport:
     """All partitions from 0 on are ours: the run directory's lock sees to it that no other process works on them."""
 
-    def __init__(self, file: Path, topic: str, partitions: int, wait: Callable[[int], None]) -> None:
+    def __init__(self, file: Path, topic: str, partitions: int, wait: Callable[[int, Event], object]) -> None:
         self._file = file
         self._ours = tuple(Partition(topic, number) for number in range(partitions))
         self._wait = wait
+        self._woken = Event()
         self._read_to: dict[Partition, int] = {}
         file.parent.mkdir(parents=True, exist_ok=True)
         with _translated(file):
@@ -74,14 +76,19 @@ class TableTransport:
         for _ in range(max(1, timeout_ms // STEP_MS)):
             ends = {each: self.end_offset(each) for each in self._ours}
             records = tuple(self._records(sought, max_records))
-            if records or not max_records:
+            if records or not max_records or self._woken.is_set():
                 break
-            self._wait(STEP_MS)
+            self._wait(STEP_MS, self._woken)
+        if timeout_ms > 0:
+            self._woken.clear()
         moved = {each.origin.partition: each.origin.offset + 1 for each in records}
         for each, next_offset in moved.items():
             del self._read_to[each]  # To the end: the next poll begins with the others.
             self._read_to[each] = next_offset
         return Polled(records, moved, ends, ends)
+
+    def wake(self) -> None:
+        self._woken.set()
 
     def _records(self, sought: Sequence[Partition], room: int) -> Iterator[Record]:
         for each in sought:

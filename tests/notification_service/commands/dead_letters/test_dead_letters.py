@@ -57,7 +57,7 @@ class DeadLetterStore:
             **errors,
         }
         headers = tuple((each, text.encode()) for each, text in ours.items())
-        transport = FileTransport(self.settings, lambda ms: None)
+        transport = FileTransport(self.settings, lambda *_: None)
         letter = OutputRecord(self._number, Channel.DEAD_LETTERS, key, headers, value)
         transport.publish([PartitionOutput(P0, (letter,), Position(0, ""))])
         transport.close()

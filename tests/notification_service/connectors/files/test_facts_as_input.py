@@ -32,7 +32,7 @@ def file(settings):
 @pytest.fixture
 def write(settings):
     """Publish facts with these numbers, as the service does."""
-    writer = FileTransport(settings, lambda ms: None)
+    writer = FileTransport(settings, lambda *_: None)
 
     def write(*numbers, by=writer):
         facts = tuple(OutputRecord(number, Channel.FACTS, b"group", (), b'{"n":%d}' % number) for number in numbers)
@@ -45,7 +45,7 @@ def write(settings):
 @pytest.fixture
 def reader(settings, positions, tmp_path):
     own = FileSettings("F", settings.facts_directory, tmp_path / "reports", written_by=positions)
-    return FileTransport(own, lambda ms: None)
+    return FileTransport(own, lambda *_: None)
 
 
 def read(reader, at=None) -> list[bytes]:
@@ -94,7 +94,7 @@ def test_lines_that_are_cut_off_again_after_a_failed_write_disturb_no_reader(wri
             return super().write(descriptor, data)
 
     assert read(reader, at=0) == [b'{"n":1}']
-    struck = FileTransport(settings, lambda ms: None, Full())
+    struck = FileTransport(settings, lambda *_: None, Full())
     with pytest.raises(TransportUnavailable, match="ENOSPC"):
         write(2, 3, by=struck)
     assert seen == [[b'{"n":1}']]
@@ -108,7 +108,7 @@ def test_lines_that_are_cut_off_again_after_a_failed_write_disturb_no_reader(wri
 def test_without_positions_it_waits_until_the_service_has_repaired_them(write, reader, positions, damage, settings):
     positions.unlink() if damage is None else positions.write_bytes(damage)
     assert read(reader, at=0) == []
-    write(2, by=FileTransport(settings, lambda ms: None))
+    write(2, by=FileTransport(settings, lambda *_: None))
     assert read(reader) == [b'{"n":1}', b'{"n":2}']
 
 

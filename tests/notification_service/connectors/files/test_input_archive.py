@@ -93,14 +93,14 @@ def test_a_second_call_goes_on_where_the_first_ended(directory, partition_file):
 
 
 def test_a_reader_goes_on_and_one_that_begins_anew_begins_behind_the_archive(directory, partition_file, settings):
-    running = FileTransport(settings, lambda ms: None, SystemFiles())
+    running = FileTransport(settings, lambda *_: None, SystemFiles())
     running.seek(P0, running.start_offset(P0))
     assert len(running.poll(40, 0).records) == 40
     move(directory, partition_file, offset_of(40))
     with partition_file.open("ab") as file:
         file.write(b'{"key":"new","value":{}}\n')
     assert [record.origin.offset for record in running.poll(500, 0).records] == [*map(offset_of, range(40, 60)), len(CONTENT)]
-    fresh = FileTransport(settings, lambda ms: None, SystemFiles())
+    fresh = FileTransport(settings, lambda *_: None, SystemFiles())
     assert fresh.start_offset(P0) == offset_of(40)
     fresh.seek(P0, fresh.start_offset(P0))
     assert [record.key for record in fresh.poll(1, 0).records] == [b"k40"]
@@ -108,40 +108,40 @@ def test_a_reader_goes_on_and_one_that_begins_anew_begins_behind_the_archive(dir
 
 
 def test_what_the_archive_leaves_tells_whether_the_file_was_rewritten(directory, partition_file, settings):
-    transport = FileTransport(settings, lambda ms: None, SystemFiles())
+    transport = FileTransport(settings, lambda *_: None, SystemFiles())
     transport.seek(P0, 0)
     polled = transport.poll(40, 0)
     offset, state = polled.next_offsets[P0], polled.source_states[P0]
     assert offset == offset_of(40) > 3 * BLOCK
     for until in (20, 40):
         move(directory, partition_file, offset_of(until))
-        FileTransport(settings, lambda ms: None, SystemFiles()).seek(P0, offset, state)
+        FileTransport(settings, lambda *_: None, SystemFiles()).seek(P0, offset, state)
     archive = partition_file.read_bytes()
     partition_file.write_bytes(archive[: offset - 10] + b"X" + archive[offset - 9 :])
     with pytest.raises(TransportRefused, match="it was rewritten"):
-        FileTransport(settings, lambda ms: None, SystemFiles()).seek(P0, offset, state)
+        FileTransport(settings, lambda *_: None, SystemFiles()).seek(P0, offset, state)
     partition_file.write_bytes(CONTENT)
-    FileTransport(settings, lambda ms: None, SystemFiles()).seek(P0, offset, state)
+    FileTransport(settings, lambda *_: None, SystemFiles()).seek(P0, offset, state)
 
 
 def test_what_an_archive_has_cut_away_is_not_compared(partition_file, settings):
     """As the baseline cuts: all whole blocks before the position."""
-    transport = FileTransport(settings, lambda ms: None, SystemFiles())
+    transport = FileTransport(settings, lambda *_: None, SystemFiles())
     transport.seek(P0, 0)
     polled = transport.poll(40, 0)
     length = (polled.next_offsets[P0] - 1) // BLOCK * BLOCK
     partition_file.write_bytes(b"\0" * length + CONTENT[length:])
-    again = FileTransport(settings, lambda ms: None, SystemFiles())
+    again = FileTransport(settings, lambda *_: None, SystemFiles())
     again.seek(P0, polled.next_offsets[P0], polled.source_states[P0])
     later = again.poll(1, 0)
     partition_file.write_bytes(CONTENT)  # The file was made whole again.
-    FileTransport(settings, lambda ms: None, SystemFiles()).seek(P0, later.next_offsets[P0], later.source_states[P0])
+    FileTransport(settings, lambda *_: None, SystemFiles()).seek(P0, later.next_offsets[P0], later.source_states[P0])
 
 
 def test_reading_begins_behind_an_archive_that_ends_at_the_end_of_a_block(directory, partition_file, settings):
     partition_file.write_bytes(b"x" * (2 * BLOCK - 1) + b"\n" + LINES[1])
     move(directory, partition_file, 2 * BLOCK)
-    transport = FileTransport(settings, lambda ms: None, SystemFiles())
+    transport = FileTransport(settings, lambda *_: None, SystemFiles())
     transport.seek(P0, transport.start_offset(P0))
     assert [record.key for record in transport.poll(9, 0).records] == [b"k1"]
 
@@ -172,14 +172,14 @@ def test_the_input_can_be_made_whole_again(directory, partition_file, settings):
         subprocess.run(command, shell=True, check=True, capture_output=True)
     (partition_file.parent / "partition-0.archived").unlink()
     assert partition_file.read_bytes() == CONTENT
-    transport = FileTransport(settings, lambda ms: None, SystemFiles())
+    transport = FileTransport(settings, lambda *_: None, SystemFiles())
     assert transport.start_offset(P0) == 0
 
 
 def test_without_its_beginning_the_hole_costs_a_dead_letter_and_what_follows_is_read(directory, partition_file, settings):
     move(directory, partition_file, offset_of(50))
     (partition_file.parent / "partition-0.archived").unlink()
-    transport = FileTransport(settings, lambda ms: None, SystemFiles())
+    transport = FileTransport(settings, lambda *_: None, SystemFiles())
     transport.seek(P0, transport.start_offset(P0))
     hole, *rest = transport.poll(500, 0).records
     assert (hole.origin.offset, hole.defect is not None) == (0, True)
@@ -336,7 +336,7 @@ def test_a_file_system_that_gives_nothing_back_is_told_and_nothing_is_lost(direc
 def test_a_damaged_beginning_is_refused_with_the_remedy(directory, partition_file, settings, damage):
     (partition_file.parent / "partition-0.archived").write_bytes(damage)
     with pytest.raises(TransportRefused, match=r"partition-0.archived: is damaged .* the second number in the name of the last"):
-        FileTransport(settings, lambda ms: None, SystemFiles()).start_offset(P0)
+        FileTransport(settings, lambda *_: None, SystemFiles()).start_offset(P0)
     with pytest.raises(TransportRefused, match="is damaged"):
         move(directory, partition_file, 10)
 
@@ -344,4 +344,4 @@ def test_a_damaged_beginning_is_refused_with_the_remedy(directory, partition_fil
 def test_a_beginning_of_a_newer_version_is_refused(partition_file, settings):
     (partition_file.parent / "partition-0.archived").write_bytes(b'{"format":2,"to":5}')
     with pytest.raises(TransportRefused, match="has format 2, this version reads 1"):
-        FileTransport(settings, lambda ms: None, SystemFiles()).start_offset(P0)
+        FileTransport(settings, lambda *_: None, SystemFiles()).start_offset(P0)

@@ -44,7 +44,7 @@ def set_aside(settings, *letters, partition=P0):
     path = settings.in_directory / f"partition-{partition.number}.jsonl"
     if not path.exists():
         path.write_bytes(b'{"key":"old","value":{}}\n')
-    transport = FileTransport(settings, lambda ms: None)
+    transport = FileTransport(settings, lambda *_: None)
     transport.publish([PartitionOutput(partition, letters, Position(0, ""))])
     transport.close()
 

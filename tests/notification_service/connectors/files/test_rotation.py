@@ -37,7 +37,7 @@ def positions(settings):
 
 
 def reopened(settings, files=None):
-    return FileTransport(settings, lambda ms: None, files or SystemFiles())
+    return FileTransport(settings, lambda *_: None, files or SystemFiles())
 
 
 def publish(transport, *numbers, channel=Channel.NOTIFICATIONS, metadata="m"):

@@ -47,7 +47,7 @@ def positions(settings):
 @pytest.fixture
 def reopen(settings, new_files):
     """Open another transport on the same files, as after a crash: nothing was closed."""
-    return lambda files=None: FileTransport(settings, lambda ms: None, files or new_files())
+    return lambda files=None: FileTransport(settings, lambda *_: None, files or new_files())
 
 
 def numbers(path) -> list[str]:
@@ -250,7 +250,7 @@ def test_the_name_of_the_positions_is_synced_when_a_partition_is_new(transport, 
             synced.append(self.paths[descriptor].name)
             super().fsync(descriptor)
 
-    noting = FileTransport(settings, lambda ms: None, Noting())
+    noting = FileTransport(settings, lambda *_: None, Noting())
     for partition, expected in ((P0, True), (P0, False), (P1, True), (P1, False)):
         noting.position(P0)
         synced.clear()
@@ -443,7 +443,7 @@ def with_facts(settings):
 
 @pytest.fixture
 def open_with_facts(with_facts, new_files):
-    return lambda files=None: FileTransport(with_facts, lambda ms: None, files or new_files())
+    return lambda files=None: FileTransport(with_facts, lambda *_: None, files or new_files())
 
 
 @pytest.fixture
@@ -460,7 +460,7 @@ def test_facts_of_all_partitions_are_lines_of_one_file_that_is_an_input_and_neve
     assert numbers(facts) == ["T-0#2", "T-1#1", "T-0#4", "T-1#3"]
     assert notifications.with_name("notifications.000001.jsonl").exists()
     assert list(facts.parent.iterdir()) == [facts]
-    reader = FileTransport(msgspec.structs.replace(with_facts, topic="F", in_directory=facts.parent), lambda ms: None)
+    reader = FileTransport(msgspec.structs.replace(with_facts, topic="F", in_directory=facts.parent), lambda *_: None)
     reader.seek(Partition("F", 0), 0)
     records = reader.poll(10, 0).records
     assert [(each.key, each.headers, each.value) for each in records] == [(b"GROUP", fact(1).headers, VALUE)] * 4

@@ -75,7 +75,7 @@ def play(transport: FileTransport, worker: Worker) -> None:
 
 def run(settings, files, worker: Worker) -> None:
     """Run from the start to the last cycle, or to a fault."""
-    transport = FileTransport(settings, lambda ms: None, files)
+    transport = FileTransport(settings, lambda *_: None, files)
     try:
         play(transport, worker)
     finally:
@@ -96,7 +96,7 @@ def check(settings, worker: Worker) -> None:
         left += [line["number"] for line in came]
     expected = [f"{partition}#{number}" for partition in (P0, P1) for number in range(1, worker.highest[partition] + 1)]
     assert sorted(left) == sorted(expected)
-    again = FileTransport(settings, lambda ms: None)
+    again = FileTransport(settings, lambda *_: None)
     for partition in (P0, P1):
         position = again.position(partition)
         assert (position.offset, position.metadata) == (CYCLES, str(worker.highest[partition]))
@@ -189,7 +189,7 @@ def test_the_same_publish_again_after_any_failure_loses_nothing_and_doubles_noth
         empty(settings)
         files, worker = new_files(), Worker()
         files.fault_at, files.torn, files.fault = fault_at, torn, lambda: OSError(number, "struck")
-        transport = FileTransport(settings, lambda ms: None, files)
+        transport = FileTransport(settings, lambda *_: None, files)
         with pytest.raises(TransportUnavailable, match=f"(out|facts).*{errno.errorcode[number]}: struck"):
             play(transport, worker)
         while any(worker.pending.values()) or worker.cycle < CYCLES:
@@ -211,7 +211,7 @@ def test_a_disk_that_stays_full_keeps_the_files_good_and_goes_on_when_it_is_not(
             return super().write(descriptor, data)
 
     files, worker = Full(), Worker()
-    transport = FileTransport(settings, lambda ms: None, files)
+    transport = FileTransport(settings, lambda *_: None, files)
     worker.decide()
     worker.publish(transport)
     good = (settings.out_directory / "notifications.jsonl").read_bytes()
@@ -231,7 +231,7 @@ def test_a_disk_that_stays_full_keeps_the_files_good_and_goes_on_when_it_is_not(
 def test_what_a_failed_sync_may_have_lost_is_written_again(settings, new_files, no_space):
     """After a failed fsync, Linux marks the pages as clean. Only data that is written and synced again is on the disk."""
     files, worker = new_files(), Worker()
-    transport = FileTransport(settings, lambda ms: None, files)
+    transport = FileTransport(settings, lambda *_: None, files)
     worker.decide()
     transport.position(P0)
     files.fault, files.fault_at = no_space, files.count + 2
@@ -246,14 +246,14 @@ def test_what_a_failed_sync_may_have_lost_is_written_again(settings, new_files, 
 
 def test_what_is_found_beyond_the_position_is_synced_before_it_counts(settings, new_files, crash):
     files, worker = new_files(), Worker()
-    transport = FileTransport(settings, lambda ms: None, files)
+    transport = FileTransport(settings, lambda *_: None, files)
     worker.decide()
     transport.position(P0)
     files.fault_at = files.count + 2
     with pytest.raises(crash):
         worker.publish(transport)
     after = new_files()
-    again = FileTransport(settings, lambda ms: None, after)
+    again = FileTransport(settings, lambda *_: None, after)
     assert again.position(P0).beyond == {1, 3}
     path = settings.out_directory / "notifications.jsonl"
     assert after.synced(path) == path.read_bytes() != b""

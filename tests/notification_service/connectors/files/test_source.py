@@ -40,7 +40,7 @@ def keys(polled) -> list[str]:
 
 
 def test_the_directory_is_made_when_it_is_missing(settings, waits):
-    transport = FileTransport(settings, waits.append)
+    transport = FileTransport(settings, lambda ms, _: waits.append(ms))
     assert transport.assignment() == []
     assert settings.in_directory.is_dir()
 
@@ -173,7 +173,7 @@ def test_waiting_asks_for_pauses_and_never_for_longer_than_was_left(transport, w
 
 def test_a_line_that_comes_while_a_poll_waits_ends_the_wait(settings, write):
     waited = []
-    transport = FileTransport(settings, lambda ms: (waited.append(ms), write(0, line("a"))))
+    transport = FileTransport(settings, lambda ms, _: (waited.append(ms), write(0, line("a"))))
     write(0, b"")
     transport.seek(P0, 0)
     polled = transport.poll(10, 1_000)
@@ -236,7 +236,7 @@ def test_an_end_is_that_of_the_last_complete_line_before_the_records_were_read(s
             return data
 
     files = Growing()
-    transport = FileTransport(settings, lambda ms: None, files)
+    transport = FileTransport(settings, lambda *_: None, files)
     write(0, line("a") + line("b")[:-3])
     transport.seek(P0, 0)
     files.grows = True
@@ -272,7 +272,7 @@ def test_looking_where_nothing_moved_reads_nothing(settings, write):
             return super().read(descriptor, size, offset)
 
     files = Counting()
-    transport = FileTransport(settings, lambda ms: None, files)
+    transport = FileTransport(settings, lambda *_: None, files)
     write(0, line("a") + b"torn" * 100_000)
     transport.seek(P0, 0)
     transport.poll(10, 0)
@@ -294,7 +294,7 @@ def test_a_line_that_is_no_record_is_one_with_its_bytes_and_the_reason(transport
 def test_any_bytes_as_lines_give_exactly_one_record_each(tmp_path_factory, contents, batch):
     directory = tmp_path_factory.mktemp("any")
     (directory / "partition-0.jsonl").write_bytes(b"".join(content + b"\n" for content in contents))
-    transport = FileTransport(FileSettings("T", directory, directory / "out"), lambda ms: None)
+    transport = FileTransport(FileSettings("T", directory, directory / "out"), lambda *_: None)
     transport.seek(P0, 0)
     records = [record for _ in range(8) for record in transport.poll(batch, 0).records]
     assert [record.value for record in records if record.defect] == [
@@ -307,7 +307,7 @@ def test_a_value_beyond_the_limit_is_cut_and_keeps_key_and_headers(settings, wri
     settings = FileSettings("T", settings.in_directory, settings.out_directory, max_value_bytes=1_000)
     value = b'{"a":"%b"}' % (b"x" * 2_000)
     write(0, encode_line(Line(b"{}", b"k")) + encode_line(Line(value, b"k", (("h", b"v"),))) + b"g" * 1_001 + b"\n")
-    transport = FileTransport(settings, lambda ms: None)
+    transport = FileTransport(settings, lambda *_: None)
     transport.seek(P0, 0)
     small, cut, garbage = transport.poll(10, 0).records
     assert small.cut is None
@@ -325,7 +325,7 @@ def test_a_line_beyond_the_limit_is_read_in_chunks_and_never_held_whole(settings
         write(0, block)
         digest.update(block)
     write(0, b"\n" + line("b"))
-    transport = FileTransport(settings, lambda ms: None)
+    transport = FileTransport(settings, lambda *_: None)
     transport.seek(P0, 0)
     records, polls = [], 0
     tracemalloc.start()
@@ -347,13 +347,13 @@ def test_a_line_beyond_the_limit_is_read_in_chunks_and_never_held_whole(settings
 def test_reading_resumes_in_the_middle_of_nothing_after_a_restart_within_an_overlong_line(settings, write):
     settings = FileSettings("T", settings.in_directory, settings.out_directory, max_value_bytes=10)
     write(0, line("a") + b"x" * 40_000_000 + b"\n")
-    transport = FileTransport(settings, lambda ms: None)
+    transport = FileTransport(settings, lambda *_: None)
     transport.seek(P0, 0)
     first = transport.poll(1, 0)
     second = transport.poll(10, 0)
     assert first.next_offsets == {P0: len(line("a"))}
     assert (second.records, second.next_offsets) == ((), {})
-    restarted = FileTransport(settings, lambda ms: None)
+    restarted = FileTransport(settings, lambda *_: None)
     restarted.seek(P0, first.next_offsets[P0])
     records = [record for _ in range(4) for record in restarted.poll(10, 0).records]
     assert [record.cut.length for record in records] == [40_000_000]
@@ -364,7 +364,7 @@ def test_a_large_backlog_is_read_in_flat_memory(settings, write):
     batch = b"".join(encode_line(Line(b'{"a":"%b"}' % (b"x" * 1_000), b"%d" % each)) for each in range(1_000))
     for _ in range(20):
         write(0, batch)
-    transport = FileTransport(settings, lambda ms: None)
+    transport = FileTransport(settings, lambda *_: None)
     transport.seek(P0, 0)
     count = 0
     tracemalloc.start()
@@ -435,11 +435,11 @@ def test_a_file_that_was_rewritten_in_place_meanwhile_is_refused_by_the_next_rea
     polled = transport.poll(10, 0)
     offset, state = polled.next_offsets[P0], polled.source_states[P0]
     write(0, line("c"))
-    again = FileTransport(settings, lambda ms: None)
+    again = FileTransport(settings, lambda *_: None)
     again.seek(P0, offset, state)
     assert keys(again.poll(10, 0)) == ["c"]
     rewrite(settings, line("x") + line("y") + line("z"))
-    again = FileTransport(settings, lambda ms: None)
+    again = FileTransport(settings, lambda *_: None)
     with pytest.raises(TransportRefused, match=REWRITTEN):
         again.seek(P0, offset, state)
     (settings.in_directory / "partition-0.jsonl").rename(settings.in_directory / "partition-1.jsonl")
@@ -466,7 +466,7 @@ def test_a_digest_is_of_the_bytes_that_were_read_and_not_of_what_stands_there_af
 
     is_armed = False
     write(0, line("a") + line("b"))
-    transport = FileTransport(settings, lambda ms: None, Rewritten())
+    transport = FileTransport(settings, lambda *_: None, Rewritten())
     transport.seek(P0, 0)
     transport.end_offset(P0)
     is_armed = True
@@ -474,7 +474,7 @@ def test_a_digest_is_of_the_bytes_that_were_read_and_not_of_what_stands_there_af
     is_armed = False
     assert keys(polled) == ["a", "b"]
     with pytest.raises(TransportRefused, match=REWRITTEN):
-        FileTransport(settings, lambda ms: None).seek(P0, polled.next_offsets[P0], polled.source_states[P0])
+        FileTransport(settings, lambda *_: None).seek(P0, polled.next_offsets[P0], polled.source_states[P0])
 
 
 @given(st.lists(st.integers(0, 9_000), min_size=1, max_size=6), st.integers(1, 3), st.integers(1, 4_096))
@@ -484,18 +484,18 @@ def test_any_byte_of_the_last_block_before_a_position_is_compared_whatever_the_l
     path, content = directory / "partition-0.jsonl", b"".join(b"x" * length + b"\n" for length in lengths)
     settings = FileSettings("T", directory, directory / "out", max_value_bytes=1_000)
     path.write_bytes(content)
-    transport = FileTransport(settings, lambda ms: None)
+    transport = FileTransport(settings, lambda *_: None)
     transport.seek(P0, 0)
     while (polled := transport.poll(batch, 0)).next_offsets:
         offset, state = polled.next_offsets[P0], polled.source_states[P0]
-        FileTransport(settings, lambda ms: None).seek(P0, offset, state)
+        FileTransport(settings, lambda *_: None).seek(P0, offset, state)
     changed = bytearray(content)
     at = max(0, offset - 1 - back)
     changed[at] ^= 1
     path.write_bytes(changed)
     if at < offset - 1:
         with pytest.raises(TransportRefused, match="it was rewritten"):
-            FileTransport(settings, lambda ms: None).seek(P0, offset, state)
+            FileTransport(settings, lambda *_: None).seek(P0, offset, state)
 
 
 def test_another_file_in_its_place_is_refused_however_long_it_is(transport, write, settings):
@@ -539,7 +539,7 @@ def test_what_was_read_before_the_disk_failed_is_handed_over_first(settings, wri
     lines = [f"{each:04}" for each in range(5_000)]
     for number in (0, 1):
         write(number, b"".join(line(each) for each in lines))
-    transport = FileTransport(settings, lambda ms: None, files)
+    transport = FileTransport(settings, lambda *_: None, files)
     transport.seek(P0, 0)
     transport.seek(P1, 0)
     files.inode = os.stat(settings.in_directory / "partition-1.jsonl").st_ino
@@ -564,4 +564,4 @@ def test_a_file_that_may_not_be_read_is_refused(settings, write):
 
     write(0, line("a"))
     with pytest.raises(TransportRefused, match=r"partition-0.jsonl: EACCES.*readable"):
-        FileTransport(settings, lambda ms: None, Denied()).poll(10, 0)
+        FileTransport(settings, lambda *_: None, Denied()).poll(10, 0)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from notification_service.connectors.kafka import consumer
-from notification_service.connectors.kafka.consumer import GroupMember
+from notification_service.connectors.kafka.consumer import GroupMember, PollWait
 from tests.notification_service.connectors.kafka.stage import settings_of
 
 
@@ -41,7 +41,7 @@ def client() -> JoiningClient:
 @pytest.fixture
 def member(client: JoiningClient, monkeypatch: pytest.MonkeyPatch) -> GroupMember:
     monkeypatch.setattr(consumer, "make_client", lambda *_: client)
-    return GroupMember(settings_of("nowhere:9092", ["in", "out", "dead"], "group", 0, {}, {}))
+    return GroupMember(settings_of("nowhere:9092", ["in", "out", "dead"], "group", 0, {}, {}), PollWait())
 
 
 def test_a_join_is_waited_for_the_longer_the_more_often_it_was_not_answered(member: GroupMember, client: JoiningClient) -> None:

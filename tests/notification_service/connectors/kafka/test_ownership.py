@@ -1,13 +1,16 @@
 """Ownership of a partition on Kafka: what a worker must notice, must stop, and may continue."""
 
 from contextlib import ExitStack, closing
+from random import Random
+from threading import Event
 from time import monotonic
 
 import pytest
-from harness.waiting import wait_until
+from harness.waiting import pause_at_random, wait_until
 
 from guardian.ports import PartitionOutput, Position, PublishRefused, TransportUnavailable
 from servers.kafka import KafkaServer
+from tests.notification_service.connectors.contract import another_thread
 from tests.notification_service.connectors.kafka.stage import START, KafkaStage, KafkaWorker, notification, values_of
 
 pytestmark = pytest.mark.slow
@@ -232,6 +235,26 @@ def test_a_leader_whose_followers_are_slow_to_join_again_does_not_fall_silent(st
         for _ in range(20):
             each.poll(timeout_ms=50)
     stage.poll_until(lambda: len(one.read_to) == len(two.read_to) == 2, "two partitions each", one, two)
+
+
+def test_wakes_begin_no_rebalance_again(stage: KafkaStage) -> None:
+    """If a wake ends a poll that joins, the client joins again as soon as it is answered: some dozen generations were seen."""
+    one, two = stage.worker(), stage.worker()
+    stage.settle(one)
+    before, is_settled = one.transport._fencing.snapshot.membership.generation, Event()
+
+    def wake() -> None:
+        while not is_settled.is_set():
+            pause_at_random(Random(), 0, 0.003)
+            one.transport.wake()
+            two.transport.wake()
+
+    with another_thread(wake):
+        try:
+            stage.poll_until(lambda: len(one.read_to) == len(two.read_to) == 1, "one partition each", one, two)
+        finally:
+            is_settled.set()
+    assert one.transport._fencing.snapshot.membership.generation <= before + 6
 
 
 def test_what_a_killed_predecessor_left_open_is_ended_at_the_start(stage: KafkaStage) -> None:

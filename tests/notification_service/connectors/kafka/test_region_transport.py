@@ -89,7 +89,9 @@ class Place:
         self._files.in_directory.mkdir()
 
     def worker(self, source: str, *sinks: str, slot: str = "slot", partitions: tuple[int, ...] | None = None) -> Worker:
-        made = FileSource(self._files, lambda _: None, SystemFiles()) if source == "file" else self.stage.source(slot, partitions)
+        made = (
+            FileSource(self._files, lambda *_: None, SystemFiles()) if source == "file" else self.stage.source(slot, partitions)
+        )
         return Worker(
             made, {each: FileSink(self._files, SystemFiles()) if each == "file" else self.stage.sink() for each in sinks}
         )

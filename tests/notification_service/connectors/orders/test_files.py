@@ -65,7 +65,7 @@ class FileHarness:
             file.write(data)
 
     def publish(self, partition: Partition, *outcomes: OutputRecord) -> None:
-        transport = FileTransport(self._settings, lambda _: None)
+        transport = FileTransport(self._settings, lambda *_: None)
         for each in outcomes:
             transport.publish([PartitionOutput(partition, (each,), Position(0, f"m{each.number}"))])
         transport.close()

@@ -12,6 +12,7 @@ from harness.waiting import wait_until
 from guardian.ports import Polled, Position, PublishRefused
 from notification_service.connectors.region_port import Source
 from resequencer.record import Partition, Record
+from tests.notification_service.connectors.contract import WakeContract
 
 
 class SourceHarness(Protocol):
@@ -70,7 +71,7 @@ class Intake:
         return all(self.ends.get(each, offset + 1) <= offset for each, offset in self.next_offsets.items())
 
 
-class SourceContract:
+class SourceContract(WakeContract):
     """The tests of the contract. Derive from it in a file of its own, with the fixture `harness`."""
 
     @pytest.fixture
@@ -89,6 +90,13 @@ class SourceContract:
         yield make
         while alive:
             alive.pop().close()
+
+    @pytest.fixture
+    def source(self, harness: SourceHarness, made) -> Source:
+        intake = made()
+        for each in harness.partitions:
+            intake.seek(each)
+        return intake.source
 
     def test_records_come_in_the_order_of_their_partition_each_once(self, harness: SourceHarness, made) -> None:
         one, two = harness.partitions

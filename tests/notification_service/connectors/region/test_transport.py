@@ -60,6 +60,9 @@ class FakeSource:
         self._happens("poll")
         return Polled((), {}, {P0: max_records}, {P0: timeout_ms})
 
+    def wake(self) -> None:
+        self._happens("wake the source")
+
     def check_owned(self, partitions: Collection[Partition]) -> None:
         self._happens("check")
 
@@ -412,6 +415,8 @@ def test_reading_is_the_sources() -> None:
     stage.transport.seek(P0, 4, "state")
     assert stage.source.sought == [(P0, 4, "state")]
     assert stage.transport.poll(3, 7).log_ends == {P0: 7}
+    stage.transport.wake()
+    assert stage.calls[-1] == "wake the source"
 
 
 def test_everything_is_closed_though_one_part_fails() -> None:

@@ -112,6 +112,9 @@ class FakeTransport:
         ends = {name: self._topic.end(name) for name in self._at}
         return Polled(tuple(records), nexts, ends, ends)
 
+    def wake(self) -> None:
+        """Do nothing: direct delivery wakes no poll."""
+
     def publish(self, outputs: Sequence[PartitionOutput]) -> None:
         if self.publishes is not None:
             raise self.publishes

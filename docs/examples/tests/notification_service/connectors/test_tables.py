@@ -4,10 +4,10 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from time import sleep
 
 import msgspec
 import pytest
+from harness.waiting import wait_ms
 
 from guardian.ports import Channel
 from notification_service.connectors.line_format import Line
@@ -23,7 +23,7 @@ class TableHarness:
         self._file = file
 
     def make(self) -> TableTransport:
-        return TableTransport(self._file, "T", 2, lambda milliseconds: sleep(milliseconds / 1_000))
+        return TableTransport(self._file, "T", 2, wait_ms)
 
     def send(self, partition: Partition, *values: bytes) -> None:
         self.make().close()  # So that the tables are there.
