@@ -121,7 +121,8 @@ class Cycle:
         self._actors.begin_calls()
         self.region.enter(RegionState.PUBLISHING)
         # Partitions in which nothing happened are included: their last positions may not have been due yet.
-        self._publish([owned for owned in self.partitions.owned.values() if self._has_news(owned, committed_at)])
+        every_ms = self._settings.acknowledge_every_ms
+        self._publish([owned for owned in self.partitions.owned.values() if owned.has_news(committed_at, every_ms)])
         self._note_times(polled, turns, (polled_at, began_at, decided_at, committed_at, self._tools.clock.now()))
         if committed:
             self.region.note_committed()
@@ -187,9 +188,6 @@ class Cycle:
             spans = [max(0, after - before) for before, after in pairwise(instants)]
             self.metrics.note_cycle(CycleTimes(len(polled.records), *spans))
             self.region.note_times(IntervalTimes(*spans[1:]))
-
-    def _has_news(self, owned: OwnedPartition, now: Instant) -> bool:
-        return owned.has_news(now) or (self._settings.acknowledges_at_once and owned.positions.has_moved())
 
     def _owes(self) -> bool:
         """Whether committed output is not published yet. Until it is, nothing is read, or memory would grow."""

@@ -25,9 +25,6 @@ from resequencer.record import Partition, size_of
 from resequencer.storage_port import Commit, PartitionStore, Pending, UnitChange
 from resequencer.turn.turn import Output, Turn
 
-_THROTTLE_MS = 1_000
-"""Shortest interval between two publications of a position without output. The storage knows where to read on anyway."""
-
 _MANY_RANGES = 10_000
 """Above this many unsettled ranges, done offsets are not written: that would cost more than it saves.
 
@@ -70,7 +67,7 @@ class OwnedPartition:
         self._source = source
         self.store = store
         self.read_to = plan.offset
-        self.positions = Positions(plan.offset, _THROTTLE_MS)
+        self.positions = Positions(plan.offset)
         self.unpublished: tuple[OutputRecord, ...] = tuple(map(from_pending, plan.pending))
         self._sizes = _sizes_of(plan.pending)
         self._highest_number = plan.highest_number
@@ -258,9 +255,9 @@ class OwnedPartition:
                 for offset in each.removed:
                     self.positions.settle(offset, now)
 
-    def has_news(self, now: Instant) -> bool:
+    def has_news(self, now: Instant, acknowledge_every_ms: int) -> bool:
         """Whether there is output to publish, or a position that is due."""
-        return bool(self.unpublished) or self.positions.due(now)
+        return bool(self.unpublished) or self.positions.due(now, acknowledge_every_ms)
 
     def is_published(self, offset: int) -> bool:
         """Whether everything committed is published, with a position beyond this offset."""

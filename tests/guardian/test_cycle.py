@@ -265,6 +265,25 @@ def test_a_position_is_published_once_a_second_while_nothing_leaves(service: Ser
     assert service.stored_positions == {0: service.input_size()}
 
 
+@pytest.mark.parametrize(("every_ms", "published"), [(0, 3), (600, 1), (5_000, 0)])
+def test_a_position_that_moves_without_output_is_published_every_acknowledge_every(
+    tmp_path: Path, watcher: Watcher, every_ms: int, published: int
+) -> None:
+    service = Service(tmp_path, acknowledge_every_ms=every_ms)
+    service.around_transport = lambda transport: Watched(transport, watcher)
+    service.put()
+    service.start().run()
+    watcher.calls.clear()
+    for sequence in (5, 6, 7):
+        service.tell("u", sequence)
+        service.run_after(300)
+    assert watcher.names("publish") == ["publish"] * published
+    service.tell("v", 1)
+    service.run()
+    assert service.stored_positions == {0: service.input_size()}, "with output it is published at once"
+    service.kill()
+
+
 def test_a_position_that_was_not_due_is_published_though_nothing_more_comes(service: Service, watcher: Watcher) -> None:
     service.tell("u", 5)
     service.run_after(300)
