@@ -52,6 +52,11 @@ class Positions:
         return min(settled, next(iter(self._pinned.values()), settled))
 
     @property
+    def next_offset(self) -> int:
+        """The offset behind everything that was noted."""
+        return self._next_offset
+
+    @property
     def last_acknowledged(self) -> int:
         """The position that was last published to the source."""
         return self._last_acknowledged

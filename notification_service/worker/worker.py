@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from threading import Thread
 
 import msgspec
 from msgspec.structs import asdict
@@ -203,7 +204,7 @@ class Worker:
         Raises:
             ResequencerError: The worker must not continue; what it had not committed will be read again.
         """
-        parts, reason = self._get_parts(), None
+        parts, reason, is_hanging = self._get_parts(), None, False
         parts.handler.follow()
         try:
             while not self._is_stopping():
@@ -214,9 +215,10 @@ class Worker:
             _log.warning("%s", error)
         except Exception as error:
             reason = str(error) or type(error).__name__
+            is_hanging = not _publish_last(parts, error)
             raise
         finally:
-            self._leave(parts, reason)
+            self._leave(parts, reason, is_hanging=is_hanging)
 
     def _run_cycle(self) -> None:
         """Run one cycle. The worker has begun after the first cycle that knew the assignment: it has tried to take over what was
@@ -265,7 +267,8 @@ class Worker:
         self._get_parts().cycle.close()
         _log.info("drained")
 
-    def _leave(self, parts: Parts, reason: str | None) -> None:
+    def _leave(self, parts: Parts, reason: str | None, *, is_hanging: bool) -> None:
+        """Report and close. A transport that is hanging in a publication ends with the process."""
         now = self._clock.now()
         parts.cycle.region.stop()
         try:
@@ -274,7 +277,8 @@ class Worker:
             # A failed guardian has no metrics any more, and its error is being raised.
             self._status.write(report(self._identity, State.STOPPED, reason, now))
         for each in parts.servers:
-            each.close()
+            if not (is_hanging and each is parts.servers.transport):
+                each.close()
         parts.handler.close()
 
     def _wait(self, milliseconds: int) -> None:
@@ -352,6 +356,33 @@ class Worker:
         if self._is_stopping():
             return State.DRAINING
         return State.READY if self._has_begun else State.STARTING
+
+
+_LAST_SECONDS = 1
+"""How long a worker that has failed waits for its last publication."""
+
+
+def _publish_last(parts: Parts, error: Exception) -> bool:
+    """Publish the last positions of a worker that has failed. Return whether that has ended in time.
+
+    The error that ends the worker counts, whatever happens here. An outcome that is not known is that of a kill: the next owner
+    finds it out.
+    """
+
+    def publish() -> None:
+        try:
+            if positions := parts.cycle.last_positions(error):
+                parts.servers.transport.publish(positions)
+                _log.info("published the last positions of committed work")
+        except Exception as problem:  # noqa: BLE001 - Also a mistake of ours must not hide the error.
+            _log.warning("the last positions were not published: %s", problem)
+
+    publishing = Thread(target=publish, name="last-positions", daemon=True)
+    publishing.start()
+    publishing.join(_LAST_SECONDS)
+    if publishing.is_alive():
+        _log.warning("the last positions were not published within %d s", _LAST_SECONDS)
+    return not publishing.is_alive()
 
 
 def _is_over(span_ms: int, since: Instant, now: Instant) -> bool:
