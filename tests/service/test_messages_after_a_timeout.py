@@ -1,4 +1,4 @@
-"""What messages that come after a time-out cause, for each clause of the documentation on it (docs/design.md).
+"""What messages that come after a time-out cause: the documentation, clause by clause. Decision 58 has what it says.
 
 There the actor then unstashes all, a message that comes later makes a new actor, and that one sends everything once more. Here a
 new actor continues with what is stored of the unit, so nothing is sent twice.
