@@ -12,18 +12,20 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
+from guardian.actor_gateway import ActorsFailed
+from guardian.guardian_actor import Escalated
 from guardian.headers import as_cut
 from guardian.metrics import CycleTimes, KeysOfUnits, Metrics
 from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import OrderRules, PartitionOrders, TakenOrders, take_orders
 from guardian.partitions import CycleSettings, Partitions, Servers, Tools
-from guardian.ports import Polled, PublishRefused, TransportRefused, TransportUnavailable
+from guardian.ports import PartitionOutput, Polled, PublishRefused, TransportRefused, TransportUnavailable
 from guardian.region import IntervalTimes, MustReset, Region, RegionState
 from guardian.sizes import BatchSize, PublicationSize
 from resequencer.batch import UnitKey
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetter
-from resequencer.errors import OwnershipLost
+from resequencer.errors import OwnershipLost, ResequencerError
 from resequencer.event import Event, Refusal
 from resequencer.order import OrderOutcome
 from resequencer.printable import printable
@@ -85,6 +87,7 @@ class Cycle:
         self._keys = KeysOfUnits() if settings.watches_keys else None
         self.region = Region(settings.region)
         self._has_published = False
+        self._is_publishing = False
         self.refusal: str | None = None
         """Why the transport refuses to publish at the moment although the output answers; None if it does not refuse."""
         self.orders_problem: str | None = None
@@ -98,8 +101,9 @@ class Cycle:
             Escalated: A unit failed, and the worker must end.
             TransportRefused, MustReset: The partitions must be dropped and taken over again; what is not committed is read again.
         """
-        self._has_published = False
+        self._has_published, self._is_publishing = False, True  # A takeover publishes, too.
         self.partitions.follow_assignment()
+        self._is_publishing = False
         if self._owes():
             # What was committed is the work of an interval, also if a reset or another owner came in between.
             self.region.note_committed()
@@ -123,7 +127,8 @@ class Cycle:
         self._actors.begin_calls()
         self.region.enter(RegionState.PUBLISHING)
         # Partitions in which nothing happened are included: their last positions may not have been due yet.
-        self._publish([owned for owned in self.partitions.owned.values() if self._has_news(owned, committed_at)])
+        every_ms = self._settings.acknowledge_every_ms
+        self._publish([owned for owned in self.partitions.owned.values() if owned.has_news(committed_at, every_ms)])
         self._note_times(polled, turns, (polled_at, began_at, decided_at, committed_at, self._tools.clock.now()))
         if committed:
             self.region.note_committed()
@@ -134,6 +139,7 @@ class Cycle:
         """Drop everything from memory that is not committed; the next cycle takes over what is assigned."""
         self.partitions.drop_all()
         self._next_wake_at, self._is_blocked, self.refusal = None, False, None
+        self._is_publishing = True  # Until everything is taken over.
 
     def stay_in_group(self) -> None:
         """Poll without reading records. A source that does not answer or refuses changes nothing."""
@@ -159,6 +165,19 @@ class Cycle:
         """Publish the positions that moved since they were last published. Called once, when the worker shuts down."""
         self._publish([owned for owned in self.partitions.owned.values() if owned.positions.has_moved()])
 
+    def last_positions(self, error: Exception) -> Sequence[PartitionOutput]:
+        """Return what a worker that ends with `error` may still publish: positions of committed work, without output.
+
+        There is none after an error of a server, or of the configuration: what was refused may be this worker, or its source may
+        be another one now. There is none while the outcome of a publication is unknown, or was a refusal. Output that is not
+        published is left to the next owner with its position: it may be that of a commit that failed.
+        """
+        is_refused = isinstance(error, ResequencerError) and not isinstance(error, Escalated | ActorsFailed)
+        if is_refused or self._is_publishing or self.refusal is not None:
+            return ()
+        owned = self.partitions.owned.values()
+        return [each.output(0) for each in owned if not each.unpublished and each.positions.has_moved()]
+
     def _end_interval(self) -> None:
         """Tell the region whether a participant refuses something, and that the interval is complete if nothing is owed."""
         now, refused = self._tools.clock.now(), self.partitions.postponed_takeovers.refused
@@ -180,9 +199,6 @@ class Cycle:
             spans = [max(0, after - before) for before, after in pairwise(instants)]
             self.metrics.note_cycle(CycleTimes(len(polled.records), *spans))
             self.region.note_times(IntervalTimes(*spans[1:]))
-
-    def _has_news(self, owned: OwnedPartition, now: Instant) -> bool:
-        return owned.has_news(now) or (self._settings.acknowledges_at_once and owned.positions.has_moved())
 
     def _owes(self) -> bool:
         """Whether committed output is not published yet. Until it is, nothing is read, or memory would grow."""
@@ -397,13 +413,13 @@ class Cycle:
         if not news:
             self.refusal = None  # The partition whose output was refused is no longer owned.
             return
-        began_at = self._tools.clock.now()
+        began_at, self._is_publishing = self._tools.clock.now(), True
         try:
             self._tools.retry.until_answered("output", partial(self._portions.publish, news))
         except PublishRefused as error:
             self._note_refused(error)
             return
-        self.refusal, self._has_published = None, True
+        self.refusal, self._has_published, self._is_publishing = None, True, False
         self._note_published(news, began_at, self._tools.clock.now())
 
     def _note_published(self, news: Iterable[OwnedPartition], began_at: Instant, now: Instant) -> None:

@@ -25,9 +25,6 @@ from resequencer.record import Partition, size_of
 from resequencer.storage_port import Commit, PartitionStore, Pending, UnitChange
 from resequencer.turn.turn import Output, Turn
 
-_THROTTLE_MS = 1_000
-"""Shortest interval between two publications of a position without output. The storage knows where to read on anyway."""
-
 _MANY_RANGES = 10_000
 """Above this many unsettled ranges, done offsets are not written: that would cost more than it saves.
 
@@ -70,7 +67,7 @@ class OwnedPartition:
         self._source = source
         self.store = store
         self.read_to = plan.offset
-        self.positions = Positions(plan.offset, _THROTTLE_MS)
+        self.positions = Positions(plan.offset)
         self.unpublished: tuple[OutputRecord, ...] = tuple(map(from_pending, plan.pending))
         self._sizes = _sizes_of(plan.pending)
         self._highest_number = plan.highest_number
@@ -106,7 +103,7 @@ class OwnedPartition:
         """
         if not self._waits_for_handled or self._done_characters is None:
             return None
-        done = self._done_beyond(self.positions.acknowledged, self.positions.unsettled)
+        done = self._done_beyond(self.positions.acknowledged, self.positions.unsettled, self.read_to)
         room = (self._done_characters - longest(self.positions.acknowledged, done)) // CHARACTERS_PER_RECORD - 1
         return max(room, 1 if self.read_to < done.end else 0)
 
@@ -258,9 +255,9 @@ class OwnedPartition:
                 for offset in each.removed:
                     self.positions.settle(offset, now)
 
-    def has_news(self, now: Instant) -> bool:
+    def has_news(self, now: Instant, acknowledge_every_ms: int) -> bool:
         """Whether there is output to publish, or a position that is due."""
-        return bool(self.unpublished) or self.positions.due(now)
+        return bool(self.unpublished) or self.positions.due(now, acknowledge_every_ms)
 
     def is_published(self, offset: int) -> bool:
         """Whether everything committed is published, with a position beyond this offset."""
@@ -291,7 +288,9 @@ class OwnedPartition:
         """Return the first `count` unpublished records with the position to publish, and note them as tried."""
         leaves, stays = self.unpublished[:count], self._offsets_behind()[count:] if count < len(self.unpublished) else ()
         offset, undone = self._position(stays)
-        done = encode(offset, self._done_beyond(offset, undone)) if self._tells_done() else ""
+        # In a worker that has failed, what was read last is not committed.
+        committed = self.positions.next_offset
+        done = encode(offset, self._done_beyond(offset, undone, committed)) if self._tells_done() else ""
         published, at = self._published_before(count), offset if done else None
         state = "" if self._is_durable else self.source_state
         metadata = Metadata(*last_commit(self.store.header), published, done, at, state)
@@ -339,13 +338,13 @@ class OwnedPartition:
     def _tells_done(self) -> bool:
         return self._waits_for_handled and (self._done_characters is not None or len(self.positions.unsettled) < _MANY_RANGES)
 
-    def _done_beyond(self, position: int, unsettled: Sequence[range]) -> DoneOffsets:
-        """The offsets beyond a position that are done, before the restart or since, except `unsettled`.
+    def _done_beyond(self, position: int, unsettled: Sequence[range], read_to: int) -> DoneOffsets:
+        """The offsets beyond a position that are done, before the restart or since, up to `read_to`, except `unsettled`.
 
         The position may be below what is settled: output of settled records may not be published yet.
         """
         before = self._done or DoneOffsets(position)
-        return before.advanced(self.read_to, unsettled)
+        return before.advanced(read_to, unsettled)
 
     def _commit(self, attempt: str, changes: tuple[UnitChange, ...] = ()) -> Commit:
         # A storage without durability is never asked for it: the next owner reads the records again.

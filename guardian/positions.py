@@ -29,15 +29,13 @@ class Head(NamedTuple):
 class Positions:
     """The position of one partition. Offsets are delivered in ascending order; offsets between them belong to no record.
 
-    A new instance is made after each `seek`. Call `note_acknowledged` after each acknowledgement. `due` says whether it
-    is time for the next one: the position has moved, and the last one was at least `throttle_ms` ago.
+    A new instance is made after each `seek`. Call `note_acknowledged` after each acknowledgement. `due` says whether it is time
+    for the next one.
     """
 
-    def __init__(self, next_offset: int, throttle_ms: int) -> None:
+    def __init__(self, next_offset: int) -> None:
         assert next_offset >= 0
-        assert throttle_ms >= 0
         self._next_offset = next_offset
-        self._throttle_ms = throttle_ms
         # Ascending by offset, because names are added in the order in which their records were read.
         self._pinned: dict[str, int] = {}
         # Two parallel lists: the first and the last offset of each unsettled range, ascending.
@@ -52,6 +50,11 @@ class Positions:
         """The next offset to read after a restart: everything delivered before it is settled, and no pin lies before it."""
         settled = self._firsts[0] if self._firsts else self._next_offset
         return min(settled, next(iter(self._pinned.values()), settled))
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind everything that was noted."""
+        return self._next_offset
 
     @property
     def last_acknowledged(self) -> int:
@@ -108,11 +111,14 @@ class Positions:
         """Whether there is something to acknowledge. A shutdown asks only this, because the throttle does not count then."""
         return self.acknowledged != self._last_acknowledged
 
-    def due(self, now: Instant) -> bool:
-        """Whether to acknowledge now. A clock that was set back does not delay it."""
+    def due(self, now: Instant, throttle_ms: int) -> bool:
+        """Whether to acknowledge now: the position has moved, and the last acknowledgement was at least `throttle_ms` ago.
+
+        A clock that was set back does not delay it.
+        """
         if not self.has_moved():
             return False
-        return self._acknowledged_at is None or not 0 <= now - self._acknowledged_at < self._throttle_ms
+        return self._acknowledged_at is None or not 0 <= now - self._acknowledged_at < throttle_ms
 
     def take_over(self, position: int) -> None:
         """Note the position that the source has: the last owner may have died before it acknowledged what it had settled."""

@@ -197,6 +197,7 @@ class Resequencers(ResequencerSettings, frozen=True, kw_only=True):
     handling_concurrency: Annotated[int, Key(Whole(1, 1_000))]
     idle_timeout_ms: Annotated[int, Key(Duration("1ms", "1d"))]
     acknowledge: Annotated[Acknowledge, Key(Choice(tuple(Acknowledge)))]
+    acknowledge_every_ms: Annotated[int, Key(Duration("0s", "1h"))]
     retention_ms: Annotated[int, Key(Duration("1s", "365d"))]
     stash_limit_bytes_per_worker: Annotated[int, Key(Size("1M", "1024G"), "stash-limit.bytes-per-worker")]
 

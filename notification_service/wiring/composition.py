@@ -155,7 +155,7 @@ def compose(
     )
     transport, calls = _make_transport(configuration, wait, slot), None
     if handler.call is not None:
-        runner = CallRunner(handler.call, in_flight, threads, getattr(transport, "wake", lambda: None))
+        runner = CallRunner(handler.call, in_flight, threads, transport.wake)
         calls = Calls(runner, users_calls.limit, timeout_ms, monotonic, handling_log.note_call)
     gateway = ActorGateway(context, decoder.decode, registry, calls)
     servers = Servers(transport, storage, gateway, make_order_source(configuration))
@@ -168,7 +168,8 @@ def compose(
         done_characters=MAX_CHARACTERS if configuration.ingress.transport is TransportType.KAFKA else None,
         retention_ms=resequencer.retention_ms,
         approval=frozenset(each for each in OrderKind if each in configuration.http.approval),
-        acknowledges_at_once=configuration.ingress.transport is TransportType.JMS,
+        # A queue hands out only a window of messages that are not acknowledged.
+        acknowledge_every_ms=0 if configuration.ingress.transport is TransportType.JMS else resequencer.acknowledge_every_ms,
         region=_region_limits(configuration),
         strategy_key=STRATEGY_KEY,
         events=events,

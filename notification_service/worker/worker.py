@@ -1,8 +1,9 @@
 """A worker's life: take over, run cycles, report, drain, close."""
 
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
+from threading import Event as Flag
+from threading import Thread
 
 import msgspec
 from msgspec.structs import asdict
@@ -185,6 +186,7 @@ _OF_REGION = {RegionState.FAILED: State.FAILED, RegionState.RESETTING: State.RES
 _NOT_JOINED = "waiting for Kafka to assign partitions"
 _FINISH_MS = 20_000
 """How long a worker that drains waits for the answers of handlers: it has 30 s in all."""
+_LOOK_MS = 250
 _MANY = 100
 """If one call expired this many idle units, there are probably more, and the next call follows at once."""
 
@@ -229,7 +231,7 @@ class Worker:
         Raises:
             ResequencerError: The worker must not continue; what it had not committed will be read again.
         """
-        parts, reason = self._get_parts(), None
+        parts, reason, is_hanging = self._get_parts(), None, False
         parts.handler.follow()
         try:
             while not self._is_stopping():
@@ -240,9 +242,10 @@ class Worker:
             _log.warning("%s", error)
         except Exception as error:
             reason = str(error) or type(error).__name__
+            is_hanging = not _publish_last(parts, error)
             raise
         finally:
-            self._leave(parts, reason)
+            self._leave(parts, reason, is_hanging=is_hanging)
 
     def _run_cycle(self) -> None:
         """Run one cycle. The worker has begun after the first cycle that knew the assignment: it has tried to take over what was
@@ -296,10 +299,12 @@ class Worker:
         """Take up what the calls of handlers under way answer, as far as that comes in time. The next owner makes the others."""
         parts, end = self._get_parts(), self._clock.now() + _FINISH_MS
         parts.cycle.is_finishing = True
-        while parts.servers.actors.finish_calls(max(0, end - self._clock.now()) / 1_000) and self._clock.now() < end:
+        while parts.servers.actors.finish_calls(_LOOK_MS / 1_000) and self._clock.now() < end:
             self._run_cycle()
+            self._look_after()
 
-    def _leave(self, parts: Parts, reason: str | None) -> None:
+    def _leave(self, parts: Parts, reason: str | None, *, is_hanging: bool) -> None:
+        """Report and close. A transport that is hanging in a publication ends with the process."""
         now = self._clock.now()
         parts.cycle.region.stop()
         try:
@@ -308,11 +313,12 @@ class Worker:
             # A failed guardian has no metrics any more, and its error is being raised.
             self._status.write(report(self._identity, State.STOPPED, reason, now))
         for each in parts.servers:
-            each.close()
+            if not (is_hanging and each is parts.servers.transport):
+                each.close()
         parts.handler.close()
         parts.users_calls.threads.shutdown()
 
-    def _wait(self, milliseconds: int, until: threading.Event | None = None) -> None:
+    def _wait(self, milliseconds: int, until: Flag | None = None) -> None:
         """Wait for input or for an unavailable server, and keep the report fresh."""
         self._sleep(milliseconds, until)
         now = self._clock.now()
@@ -387,6 +393,33 @@ class Worker:
         if self._is_stopping():
             return State.DRAINING
         return State.READY if self._has_begun else State.STARTING
+
+
+_LAST_SECONDS = 1
+"""How long a worker that has failed waits for its last publication."""
+
+
+def _publish_last(parts: Parts, error: Exception) -> bool:
+    """Publish the last positions of a worker that has failed. Return whether that has ended in time.
+
+    The error that ends the worker counts, whatever happens here. An outcome that is not known is that of a kill: the next owner
+    finds it out.
+    """
+
+    def publish() -> None:
+        try:
+            if positions := parts.cycle.last_positions(error):
+                parts.servers.transport.publish(positions)
+                _log.info("published the last positions of committed work")
+        except Exception as problem:  # noqa: BLE001 - Also a mistake of ours must not hide the error.
+            _log.warning("the last positions were not published: %s", problem)
+
+    publishing = Thread(target=publish, name="last-positions", daemon=True)
+    publishing.start()
+    publishing.join(_LAST_SECONDS)
+    if publishing.is_alive():
+        _log.warning("the last positions were not published within %d s", _LAST_SECONDS)
+    return not publishing.is_alive()
 
 
 def _is_over(span_ms: int, since: Instant, now: Instant) -> bool:

@@ -12,12 +12,13 @@ import resequencer.turn.decide
 from guardian.actor_gateway import ActorsFailed
 from guardian.backoff import Stopped
 from guardian.guardian_actor import Escalated
-from guardian.ports import Polled, PublishRefused, TransportUnavailable
+from guardian.ports import PartitionOutput, Polled, PublishRefused, TransportRefused, TransportUnavailable
+from guardian.region import MustReset
 from guardian.takeover import Metadata, find_metadata
 from guardian.unit_registry import UnitRegistry
-from resequencer.errors import OwnershipLost
+from resequencer.errors import ConfigurationError, OwnershipLost
 from resequencer.record import Origin, Partition
-from resequencer.storage_port import StorageUnavailable
+from resequencer.storage_port import StorageRefused, StorageUnavailable
 
 
 @pytest.fixture
@@ -265,6 +266,25 @@ def test_a_position_is_published_once_a_second_while_nothing_leaves(service: Ser
     assert service.stored_positions == {0: service.input_size()}
 
 
+@pytest.mark.parametrize(("every_ms", "published"), [(0, 3), (600, 1), (5_000, 0)])
+def test_a_position_that_moves_without_output_is_published_every_acknowledge_every(
+    tmp_path: Path, watcher: Watcher, every_ms: int, published: int
+) -> None:
+    service = Service(tmp_path, acknowledge_every_ms=every_ms)
+    service.around_transport = lambda transport: Watched(transport, watcher)
+    service.put()
+    service.start().run()
+    watcher.calls.clear()
+    for sequence in (5, 6, 7):
+        service.tell("u", sequence)
+        service.run_after(300)
+    assert watcher.names("publish") == ["publish"] * published
+    service.tell("v", 1)
+    service.run()
+    assert service.stored_positions == {0: service.input_size()}, "with output it is published at once"
+    service.kill()
+
+
 def test_a_position_that_was_not_due_is_published_though_nothing_more_comes(service: Service, watcher: Watcher) -> None:
     service.tell("u", 5)
     service.run_after(300)
@@ -278,6 +298,128 @@ def test_the_last_position_is_published_on_the_way_down(service: Service, watche
     service.run_after(1)
     service.stop()
     assert service.stored_positions == {0: service.input_size()}
+
+
+def failed(service: Service, monkeypatch: pytest.MonkeyPatch, where: str, error: Exception) -> list[PartitionOutput]:
+    """Let the next cycle fail in a call of the actors, and return what the worker may publish as its last."""
+
+    def fail(*_: Any) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service.servers.actors, where, fail)
+        with pytest.raises(type(error)):
+            service.cycle.run_once()
+    return list(service.cycle.last_positions(error))
+
+
+@pytest.mark.parametrize("where", ["prepare", "decide"])
+@pytest.mark.parametrize("error", [ActorsFailed("a bug of the registry"), ArithmeticError("a bug of ours")])
+def test_a_worker_that_fails_publishes_positions_of_what_it_had_committed(
+    service: Service, monkeypatch: pytest.MonkeyPatch, where: str, error: Exception
+) -> None:
+    service.tell("u", 5)
+    service.run_after(1)
+    committed, commit = service.input_size(), service.cycle.partitions.owned[P0].store.header.commit
+    service.tell("v", 1)
+    (last,) = failed(service, monkeypatch, where, error)
+    metadata = find_metadata(last.position.metadata)
+    assert metadata is not None
+    assert (last.records, last.position.offset, metadata.commit) == ((), committed, commit)
+    service.servers.transport.publish([last])
+    assert service.stored_positions == {0: committed}
+    service.kill()
+    service.start().run()
+    assert service.sequences("v") == [1]
+
+
+def test_a_worker_that_fails_publishes_no_position_that_stands(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    service.tell("u", 1)
+    service.run()
+    assert failed(service, monkeypatch, "decide", ArithmeticError("a bug of ours")) == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TransportRefused("IPF_PROCESSING_DATA-0", "it is another topic now"),
+        StorageRefused("state.db", "damaged"),
+        MustReset("turns took too long"),
+        ConfigurationError("strategy", "another one"),
+        Stopped("stopped while the output was unavailable"),
+    ],
+)
+def test_a_worker_that_is_refused_publishes_nothing_more(
+    service: Service, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    service.tell("u", 5)
+    service.run_after(1)
+    assert failed(service, monkeypatch, "decide", error) == []
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_worker_that_fails_in_a_publication_publishes_nothing_more(service: Service, watcher: Watcher, moment: str) -> None:
+    """Its outcome is not known: that of a publication of positions alone, too."""
+    mistake = ArithmeticError("a bug of ours")
+    service.tell("u", 5)
+    service.run_after(1)
+    getattr(watcher, moment)["publish"] = [mistake]
+    service.clock.advance(1_000)
+    with pytest.raises(ArithmeticError):
+        service.cycle.run_once()
+    assert service.cycle.partitions.owned[P0].positions.has_moved()
+    assert list(service.cycle.last_positions(mistake)) == []
+
+
+def test_a_worker_that_fails_in_a_takeover_publishes_nothing_more(service: Service, watcher: Watcher) -> None:
+    mistake = ArithmeticError("a bug of ours")
+    service.tell("u", 5)
+    service.run_after(1)
+    service.put(partition=1)
+    watcher.before["publish"] = [mistake]
+    with pytest.raises(ArithmeticError):
+        service.cycle.run_once()
+    assert list(service.cycle.last_positions(mistake)) == []
+
+
+def test_a_worker_that_fails_after_a_refused_publication_publishes_nothing_more(
+    service: Service, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.put(partition=1)
+    service.run()
+    service.tell("u", 5)
+    service.run_after(1)
+    service.tell("v", 1, partition=1)
+    watcher.before["publish"] = [PublishRefused("the group has moved on")]
+    service.cycle.run_once()
+    (service.directory / "in" / "partition-1.jsonl").unlink()
+    assert failed(service, monkeypatch, "decide", ArithmeticError("a bug of ours")) == []
+
+
+def test_output_of_a_commit_that_failed_is_not_published_nor_its_position(service: Service, watcher: Watcher) -> None:
+    mistake = ArithmeticError("a bug of ours")
+    service.put(partition=1)
+    service.run()
+    service.tell("u", 5)
+    service.tell("u1", 5, partition=1)
+    service.run_after(1)
+    committed = service.input_size(1)
+    service.tell("v", 1)
+    watcher.before["commit"] = [mistake]
+    with pytest.raises(ArithmeticError):
+        service.cycle.run_once()
+    (last,) = service.cycle.last_positions(mistake)
+    assert (last.partition, last.records, last.position.offset) == (P1, (), committed)
+
+
+def test_a_partition_that_was_lost_has_no_last_position(
+    service: Service, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.tell("u", 5)
+    service.run_after(1)
+    service.tell("v", 1)
+    watcher.before["load"] = [OwnershipLost("another worker")]
+    assert failed(service, monkeypatch, "decide", ArithmeticError("a bug of ours")) == []
 
 
 def test_records_of_a_partition_that_is_not_held_yet_are_left_alone(

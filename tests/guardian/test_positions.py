@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from guardian.positions import Head, Positions
 
 
-def positions_of(offsets: Sequence[int], next_offset: int, start: int = 0, throttle_ms: int = 0) -> Positions:
-    positions = Positions(start, throttle_ms)
+def positions_of(offsets: Sequence[int], next_offset: int, start: int = 0) -> Positions:
+    positions = Positions(start)
     positions.read(offsets, next_offset, now=0)
     return positions
 
@@ -72,7 +72,7 @@ def test_delivering_backwards_is_a_mistake() -> None:
 
 @pytest.mark.slow
 def test_a_million_settled_behind_one_head_are_one_gap() -> None:
-    positions = Positions(0, 0)
+    positions = Positions(0)
     for start in range(0, 1_000_000, 1_000):
         positions.read(range(start, start + 1_000), start + 1_000, now=start)
         for offset in range(start + (start == 0), start + 1_000):
@@ -86,7 +86,7 @@ def test_a_million_unsettled_of_consecutive_numbers_are_one_gap() -> None:
 
 
 def test_the_head_says_since_when_it_holds_the_position_back() -> None:
-    positions = Positions(0, 0)
+    positions = Positions(0)
     assert positions.head is None
     positions.read([0, 1, 2], 3, now=100)
     assert positions.head == Head(0, 100)
@@ -107,38 +107,38 @@ def test_a_head_that_never_ends_keeps_its_instant_while_others_come_and_go() -> 
 
 
 def test_the_first_move_is_due_at_once() -> None:
-    positions = positions_of([0], 1, throttle_ms=1_000)
-    assert not positions.due(now=5)
-    assert settled(positions, 0).due(now=5)
+    positions = positions_of([0], 1)
+    assert not positions.due(5, throttle_ms=1_000)
+    assert settled(positions, 0).due(5, throttle_ms=1_000)
 
 
 def test_the_next_is_due_only_after_the_throttle() -> None:
-    positions = settled(positions_of([0, 1], 2, throttle_ms=1_000), 0)
+    positions = settled(positions_of([0, 1], 2), 0)
     positions.note_acknowledged(positions.acknowledged, now=5_000)
     settled(positions, 1)
-    assert not positions.due(now=5_999)
-    assert positions.due(now=6_000)
+    assert not positions.due(5_999, throttle_ms=1_000)
+    assert positions.due(6_000, throttle_ms=1_000)
 
 
 def test_nothing_is_due_while_the_position_stands() -> None:
-    positions = settled(positions_of([0, 1], 2, throttle_ms=1_000), 0)
+    positions = settled(positions_of([0, 1], 2), 0)
     positions.note_acknowledged(positions.acknowledged, now=0)
-    assert not positions.due(now=1_000_000)
+    assert not positions.due(1_000_000, throttle_ms=1_000)
 
 
 def test_the_last_one_on_the_way_down_ignores_the_throttle() -> None:
-    positions = settled(positions_of([0, 1], 2, throttle_ms=1_000), 0)
+    positions = settled(positions_of([0, 1], 2), 0)
     positions.note_acknowledged(positions.acknowledged, now=0)
     assert not positions.has_moved()
     settled(positions, 1)
     assert positions.has_moved()
-    assert not positions.due(now=1)
+    assert not positions.due(1, throttle_ms=1_000)
 
 
 def test_a_clock_that_was_set_back_does_not_silence_it() -> None:
-    positions = settled(positions_of([0, 1], 2, throttle_ms=1_000), 0)
+    positions = settled(positions_of([0, 1], 2), 0)
     positions.note_acknowledged(positions.acknowledged, now=3_600_000)
-    assert settled(positions, 1).due(now=0)
+    assert settled(positions, 1).due(0, throttle_ms=1_000)
 
 
 def test_what_moved_after_an_acknowledgement_was_sent_is_due_again() -> None:
@@ -175,7 +175,7 @@ def histories(draw: st.DrawFn) -> tuple[int, list[tuple[list[int], int, list[int
 @given(histories())
 def test_it_agrees_with_a_set_of_offsets(history: tuple[int, list[tuple[list[int], int, list[int]]]]) -> None:
     start, polls = history
-    positions, model, head, since = Positions(start, 0), set[int](), None, 0
+    positions, model, head, since = Positions(start), set[int](), None, 0
     before = start
     for now, (offsets, next_offset, chosen) in enumerate(polls):
         positions.read(offsets, next_offset, now)

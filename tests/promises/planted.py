@@ -50,6 +50,15 @@ PLANTED = (
         ("tests/service/test_storage_none.py::test_what_was_done_beyond_the_position_rebuilds_its_units_in_silence",),
     ),
     PlantedFault(
+        "read-in-a-failed-cycle-counts-as-done",
+        "With storage none, what a worker had read when it failed is read again.",
+        _STORAGE,
+        "guardian/owned_partition.py",
+        "self._done_beyond(offset, undone, committed)",
+        "self._done_beyond(offset, undone, self.read_to)",
+        ("tests/service/test_storage_none.py::test_what_a_worker_read_that_then_failed_does_not_count_as_done",),
+    ),
+    PlantedFault(
         "pending-dropped-with-its-commit",
         "With storage embedded, a kill between the commit and the publication loses nothing.",
         _STORAGE,

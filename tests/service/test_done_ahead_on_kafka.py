@@ -1,16 +1,19 @@
-"""Records done ahead of a position, and a log that lost a part of them, on a real broker with storage `none`."""
+"""Positions on a real broker: records done ahead of one, a log that lost a part of them, the last one of a worker that fails."""
 
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from harness.driving import wire
-from harness.servers.kafka_worker import KafkaWorker
+from harness.servers.kafka_worker import KafkaWorker, token
+from harness.waiting import wait_until
 from kafka import TopicPartition
 
 from guardian.ports import TransportRefused
 from servers.kafka import KafkaServer
+from storage.embedded.storage import EmbeddedSettings, EmbeddedStorage
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
 pytestmark = pytest.mark.slow
@@ -64,3 +67,38 @@ def test_a_log_that_lost_its_tail_is_refused_where_something_was_done_there(stru
         with pytest.raises(TransportRefused, match="it was read up to offset 9, but its log ends at 7"):
             live(stage)
         assert len(notified(stage)) == 8
+
+
+def test_a_worker_that_fails_publishes_the_position_that_it_had_committed_and_nothing_more(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    def run() -> KafkaWorker:
+        storage = EmbeddedStorage(EmbeddedSettings(tmp_path / "state.db"), token)
+        return KafkaWorker(stage, storage, every_ms=3_600_000)
+
+    def fail_on_envelopes(now: int, envelopes: Any, *rest: Any) -> Any:
+        if envelopes and failing.owned[0].read_to > 1:
+            raise mistake
+        return decide(now, envelopes, *rest)
+
+    mistake = ArithmeticError("a bug of ours")
+    with closing(KafkaStage(kafka, partitions=1)) as stage:
+        stage.send(envelope("held", 2))
+        with closing(run()) as failing:
+            actors = failing.servers.actors
+            decide = actors.decide
+            actors.decide = fail_on_envelopes  # type: ignore[method-assign]
+            owned = failing.run_until_owned()
+            wait_until(lambda: owned.store.header.next_offset == 1 or (failing.cycle.run_once() and None), "a commit")
+            stage.send(envelope("v", 1))
+            with pytest.raises(ArithmeticError):
+                wait_until(lambda: failing.cycle.run_once() and None, "the failure")
+            position = stage.committed(stage.partitions[0])
+            assert (position and position.offset) == 0
+            failing.servers.transport.publish(failing.cycle.last_positions(mistake))
+        position = stage.committed(stage.partitions[0])
+        assert (position and position.offset) == 1
+        stage.send(envelope("held", 1))
+        with closing(run()) as last:
+            wait_until(lambda: (last.cycle.run_once() and None) or len(notified(stage)) == 3, "all notifications")
+        assert sorted(notified(stage)) == ["held", "held", "v"]

@@ -88,6 +88,34 @@ def test_what_was_done_beyond_the_position_rebuilds_its_units_in_silence(service
     assert sorted(each.reason for each in service.dead) == ["handler-failed", "undecodable"]
 
 
+def test_what_a_worker_read_that_then_failed_does_not_count_as_done(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its last position would say of records of the failed cycle that they were done, and they would be lost."""
+    service.tell("idle", 1)
+    held_at = service.input_size()
+    service.tell("held", 2)
+    service.tell("u", 1)
+    service.run()
+    service.clock.advance(IDLE_MS)
+    service.tell("u", 2)
+    service.run()
+    mistake = ArithmeticError("a bug of ours")
+
+    def fail(*_: Any) -> None:
+        raise mistake
+
+    service.tell("v", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(service.servers.actors, "decide", fail)
+        patch.setattr(service.cycle.partitions.owned[P0].positions, "has_moved", lambda: True)
+        with pytest.raises(ArithmeticError):
+            service.cycle.run_once()
+        service.servers.transport.publish(service.cycle.last_positions(mistake))
+    assert service.stored_positions[0] <= held_at
+    service.kill()
+    service.start().run()
+    assert (service.sequences("u"), service.sequences("v")) == ([1, 2], [1])
+
+
 def test_what_was_done_and_not_read_again_yet_stays_done_over_a_second_crash(new_service: Callable[..., Service]) -> None:
     service = new_service(storage="none", acknowledge_handled=True, batch_size=2)
     service.tell("held", 2)

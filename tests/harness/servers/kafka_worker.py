@@ -40,20 +40,26 @@ def token() -> str:
 class KafkaWorker:
     """A worker with strategy SEQUENCE. Without a storage the source is the store. `close` is an exit: nothing is drained.
 
+    A position that moves without output is published every `every_ms`.
+
     `failures` counts the calls without an answer.
     """
 
-    def __init__(self, stage: KafkaStage, storage: Storage | None = None, producer: Mapping[str, Any] = {}) -> None:
+    def __init__(
+        self, stage: KafkaStage, storage: Storage | None = None, producer: Mapping[str, Any] = {}, every_ms: int = 1_000
+    ) -> None:
         strategy, decoder = make_strategy(StrategySettings("SEQUENCE")), EnvelopeDecoder(DecodingSettings(needs_sequence=True))
         context = TurnContext(strategy, Teller(FakeClock()), LATEST_OBJECTS, ResequencerSettings(), NoChance())
         transport = KafkaTransport(stage.settings("slot", producer=producer), SystemClock())
         actors = ActorGateway(context, decoder.decode, UnitRegistrySettings(can_reload=storage is not None))
-        self._servers = Servers(transport, storage or NoneStorage(NoneSettings(250_000), token), actors)
+        self.servers = Servers(transport, storage or NoneStorage(NoneSettings(250_000), token), actors)
         self.failures = 0
         retry = RetryWithBackoff(BackoffSettings(1, 1), self._note_failure, lambda: self.failures > _MAX_FAILURES)
         is_store = storage is None
-        settings = CycleSettings(strategy.name, 500, 50, is_store, MAX_CHARACTERS if is_store else None)
-        self.cycle = Cycle(self._servers, Tools(decoder, SystemClock(), retry, token, LogRateLimit()), settings)
+        settings = CycleSettings(
+            strategy.name, 500, 50, is_store, MAX_CHARACTERS if is_store else None, acknowledge_every_ms=every_ms
+        )
+        self.cycle = Cycle(self.servers, Tools(decoder, SystemClock(), retry, token, LogRateLimit()), settings)
 
     @property
     def owned(self) -> list[OwnedPartition]:
@@ -78,7 +84,7 @@ class KafkaWorker:
         wait_until(is_through, "everything is read and has left")
 
     def close(self) -> None:
-        for each in self._servers:
+        for each in self.servers:
             each.close()
 
     def _note_failure(self, _: int) -> None:

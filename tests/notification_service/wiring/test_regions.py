@@ -40,6 +40,15 @@ def configured(loaded, tmp_path):
     return lambda text, *overrides: loaded(f'{EMBEDDED}{N}.run-directory = "{tmp_path}/run"\n{text}', *overrides)
 
 
+@pytest.mark.parametrize(("text", "every_ms"), [(f"{N}.transport = file", 5_000), (f"{JMS}{N}.transport = jms", 0)])
+def test_positions_move_as_often_as_acknowledge_every_says_and_those_of_queues_at_once(configured, text, every_ms):
+    configuration = configured(f"{text}\n{N}.resequencer.acknowledge-every = 5s")
+    parts = compose(configuration, lambda _: None, lambda: False)
+    assert parts.cycle._settings.acknowledge_every_ms == every_ms
+    for each in parts.servers:
+        each.close()
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [

@@ -1,8 +1,11 @@
 """A worker's run in one process: its states, its reports, its periodic work, and its end."""
 
+import json
 import os
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
+from threading import Event, current_thread, main_thread
 
 import msgspec
 import pytest
@@ -37,6 +40,7 @@ class Operator:
         self.waited: list[int] = []
         self.until: Callable[[], bool] = lambda: False
         self.questions = 0
+        self.committed = 0
         self.worker = self.make()
 
     def make(self) -> Worker:
@@ -411,3 +415,74 @@ def test_what_is_read_again_after_a_restart_is_not_forgotten_before_its_position
     assert suspects.find_all() == {}
     letters = operator.configuration.notification.output_directory / "dead-letters.jsonl"
     assert letters.read_bytes().count(b"\n") == 1
+
+
+@pytest.fixture
+def failing(operator, monkeypatch) -> Operator:
+    """An operator of a worker that fails in its third cycle, with a stashed envelope whose position is not published yet."""
+    first = envelope_line("uow-1", 5)
+    operator.append(first)
+    actors, committed = operator.parts.servers.actors, len(first) + 1
+    decide, calls = actors.decide, count(1)
+
+    def fail_at_last(*arguments):
+        call = next(calls)
+        if call == 2:
+            operator.append(envelope_line("uow-2", 1))
+        if call < 3:
+            return decide(*arguments)
+        assert find_position(operator) < committed
+        raise ArithmeticError("a bug of ours")
+
+    monkeypatch.setattr(actors, "decide", fail_at_last)
+    operator.committed = committed
+    return operator
+
+
+def find_position(operator: Operator) -> int:
+    (position,) = json.loads((operator.configuration.notification.output_directory / "positions.json").read_bytes())["partitions"]
+    return int(position["offset"])
+
+
+def test_a_worker_that_fails_publishes_the_last_positions_of_what_it_had_committed(failing, caplog):
+    caplog.set_level("INFO")
+    with pytest.raises(ArithmeticError, match="a bug of ours"):
+        failing.worker.run()
+    assert find_position(failing) == failing.committed
+    assert failing.reports[-1].reason == "a bug of ours"
+    assert "published the last positions of committed work" in caplog.messages
+
+
+def test_a_last_publication_that_fails_hides_no_error(failing, monkeypatch, caplog):
+    transport = failing.parts.servers.transport
+    publish = transport.publish
+
+    def refuse(outputs):
+        if any(each.position.offset for each in outputs):
+            raise TransportRefused("positions.json", "damaged")
+        publish(outputs)
+
+    monkeypatch.setattr(transport, "publish", refuse)
+    with pytest.raises(ArithmeticError, match="a bug of ours"):
+        failing.worker.run()
+    assert "the last positions were not published: positions.json: damaged" in caplog.messages
+    assert failing.reports[-1].state == State.STOPPED
+
+
+def test_a_last_publication_that_hangs_does_not_hold_the_worker_back(failing, monkeypatch, caplog):
+    transport, is_over, closed = failing.parts.servers.transport, Event(), []
+    publish = transport.publish
+
+    def hang(outputs):
+        if current_thread() is not main_thread():
+            is_over.wait()
+        publish(outputs)
+
+    monkeypatch.setattr(transport, "publish", hang)
+    monkeypatch.setattr(transport, "close", lambda: closed.append("transport"))
+    monkeypatch.setattr(failing.parts.servers.storage, "close", lambda: closed.append("storage"))
+    with pytest.raises(ArithmeticError, match="a bug of ours"):
+        failing.worker.run()
+    assert "the last positions were not published within 1 s" in caplog.messages
+    assert closed == ["storage"], "a transport in use is not closed: it ends with the process"
+    is_over.set()

@@ -117,7 +117,11 @@ class RegionWorker(Slot):
         retry.waits_for_people = True
         tools = Tools(decoder, world.clock, retry, world.token, LogRateLimit())
         settings = CycleSettings(
-            strategy.name, plan.batch_size, 0, portion_bytes=plan.portion_bytes, acknowledges_at_once=world.kind.is_queue
+            strategy.name,
+            plan.batch_size,
+            0,
+            portion_bytes=plan.portion_bytes,
+            acknowledge_every_ms=0 if world.kind.is_queue else 1_000,
         )
         servers = Servers(transport, storage, self.actors)
         self.cycle = Cycle(servers, tools, settings)

@@ -168,7 +168,7 @@ class DirectPartition:
         self.open_bytes = 0
         self._blocked_bytes = blocked_bytes
         self._done = metadata.done
-        self._positions = Positions(offset, 0)
+        self._positions = Positions(offset)
         self._lanes = Lanes()
         self._open: dict[int, OpenRecord] = {}
         self._blocked: dict[int, OpenRecord] = {}

@@ -37,7 +37,7 @@ class JmsWorker:
         storage = EmbeddedStorage(EmbeddedSettings(file), lambda: f"token-{next(_tokens)}")
         self._servers = Servers(transport, storage, ActorGateway(context, decoder.decode, UnitRegistrySettings()))
         retry = RetryWithBackoff(BackoffSettings(20, 200), wait_ms, lambda: False)
-        settings = CycleSettings(strategy.name, WINDOW, 50, acknowledges_at_once=True)
+        settings = CycleSettings(strategy.name, WINDOW, 50, acknowledge_every_ms=0)
         tools = Tools(decoder, SystemClock(), retry, lambda: f"token-{next(_tokens)}", LogRateLimit())
         self.cycle = Cycle(self._servers, tools, settings)
 
