@@ -24,6 +24,7 @@ from notification_service.configuration.configuration import load
 from notification_service.connectors.files.sink import _encode
 from notification_service.connectors.line_format import Line, decode_line
 from notification_service.supervision.in_flight_memory import InFlightMemory
+from notification_service.supervision.stop_signal import Wait
 from notification_service.supervision.suspects import Suspects
 from notification_service.wiring.composition import Parts, compose
 from notification_service.worker.worker import WorkerInFlight
@@ -50,6 +51,10 @@ class Workload(msgspec.Struct, frozen=True):
     def read(self) -> list[bytes]:
         with self.file.open("rb") as file:
             return list(islice(file, self.lines))
+
+
+def _must_not_wait(milliseconds: int, _: object = None) -> None:
+    raise AssertionError(f"waited {milliseconds} ms: something is unavailable or there is nothing more to read")
 
 
 @contextmanager
@@ -160,15 +165,15 @@ def on_files(lines: Sequence[bytes], directory: Path, *chosen: str) -> Parts:
     return composed(directory, "embedded", *chosen)
 
 
-def composed(directory: Path, storage: str, *chosen: str) -> Parts:
+def composed(directory: Path, storage: str, *chosen: str, wait: Wait = _must_not_wait) -> Parts:
     """Return a worker whose files are in the directory; `chosen` sets further keys.
 
-    The worker never waits, and no deadline passes, so the results are the same however slow the machine is.
+    The worker never waits, unless `wait` lets it, and no deadline passes, so results are the same however slow the machine is.
     """
     where = (override("run-directory", directory), override("resequencer.storage-type", storage))
     long_deadline = override("resequencer.stash-timeout", "1h")
     in_flight = WorkerInFlight(InFlightMemory(), Suspects(directory))
-    return compose(load(CONFIGURATION, [*where, long_deadline, *chosen]), _must_not_wait, lambda: False, in_flight=in_flight)
+    return compose(load(CONFIGURATION, [*where, long_deadline, *chosen]), wait, lambda: False, in_flight=in_flight)
 
 
 def waiting(unit: str, size: int, number: int = 0) -> UnitChange:
@@ -190,7 +195,3 @@ def run_through(cycle: Cycle, records: int) -> Spent:
         cycle.run_once()
     cycle.close()
     return watch.spent()
-
-
-def _must_not_wait(milliseconds: int, _: object = None) -> None:
-    raise AssertionError(f"waited {milliseconds} ms: something is unavailable or there is nothing more to read")

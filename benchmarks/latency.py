@@ -46,14 +46,14 @@ def on_files(lines: list[bytes], rate: float) -> Figures:
             each.parent.mkdir()
             each.touch()
         with serving(override("run-directory", place), override("http.enabled", "false")):
-            writing = Thread(target=_write, args=(file, lines, rate, written))
+            writing = Thread(target=write, args=(file, lines, rate, written))
             writing.start()
-            seen = _seen_in_file(output, expected)
+            seen = seen_in_file(output, expected)
             writing.join()
     return milliseconds(written, seen)
 
 
-def _write(file: Path, lines: list[bytes], rate: float, written: dict[str, float]) -> None:
+def write(file: Path, lines: list[bytes], rate: float, written: dict[str, float]) -> None:
     ids = [checked(line, Origin(PARTITION, 0)).envelope_id for line in lines]
     with file.open("ab", buffering=0) as opened:
         for identity, line in steadily(list(zip(ids, lines, strict=True)), rate):
@@ -61,7 +61,7 @@ def _write(file: Path, lines: list[bytes], rate: float, written: dict[str, float
             written[identity] = time.time()
 
 
-def _seen_in_file(file: Path, count: int) -> dict[str, float]:
+def seen_in_file(file: Path, count: int) -> dict[str, float]:
     """Return when each of so many notifications could first be read, by the envelope's id."""
     seen, remainder, give_up = dict[str, float](), b"", time.time() + GIVE_UP_SECONDS
     with file.open("rb", buffering=0) as opened:

@@ -1,0 +1,166 @@
+"""A handler that calls a server: `python -m benchmarks.waiting_handlers [--latency-ms 20]`.
+
+A user's own handler makes a request with httpx for each envelope, and an HTTP server in a process of its own answers it after
+`latency-ms`. The whole worker runs: file transport and embedded storage, both synced. The envelopes come in order, none twice.
+
+First envelopes per second: with the handler within the turn (synchronous), and beside it (`async def`) with one call at a time
+and with 64, for many units and for one. Of one unit there are at most 1 / (latency + cycle).
+
+Then the milliseconds from an envelope's line to its notification at `rate` envelopes a second, without and with 32 units whose
+requests are never answered: those of the other units must be the same.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from threading import Thread
+from typing import Any
+
+import httpx
+
+from benchmarks._runner import Case, Figures, Stopwatch, apart, arguments, directory, measure, milliseconds
+from benchmarks._worker import Workload, composed, line_of, made, override, serving
+from benchmarks.latency import seen_in_file, write
+from notification_service.api import Message
+from notification_service.supervision.stop_signal import StopSignal
+
+_ADDRESS, _HANGING = "BENCHMARK_ADDRESS", "BENCHMARK_HANGING"
+_HUNG_UNITS = 32
+_ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
+
+
+class InTurn:
+    """Makes each request within the turn."""
+
+    def __init__(self, settings: object) -> None:
+        del settings
+        self._client = httpx.Client(base_url=os.environ[_ADDRESS])
+
+    def handle(self, envelope: Any, *_: object) -> list[Message]:
+        self._client.get("/")
+        return _messages(envelope)
+
+
+class Beside:
+    """Makes requests beside the turns. Those of the units that `_HANGING` names are never answered."""
+
+    def __init__(self, settings: object) -> None:
+        del settings
+        self._client: httpx.AsyncClient | None = None
+        self._hanging = frozenset(os.environ.get(_HANGING, "").split())
+
+    async def handle(self, envelope: Any, *_: object) -> list[Message]:
+        if self._client is None:
+            limits = httpx.Limits(max_connections=128)
+            self._client = httpx.AsyncClient(base_url=os.environ[_ADDRESS], limits=limits, timeout=3_600)
+        await self._client.get("/hang" if envelope.unit in self._hanging else "/")
+        return _messages(envelope)
+
+
+def _messages(envelope: Any) -> list[Message]:
+    return [Message(number, "ACSP", b"{}") for number in range(len(envelope.process_objects))]
+
+
+@contextmanager
+def answering(latency_ms: int) -> Iterator[None]:
+    """Run the HTTP server, whose address the handlers find in the environment."""
+    ours, its = get_context("spawn").Pipe()
+    process = get_context("spawn").Process(target=_serve, args=(its, latency_ms), daemon=True)
+    process.start()
+    os.environ[_ADDRESS] = f"http://127.0.0.1:{ours.recv()}"
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _serve(said: Connection, latency_ms: int) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while request := await reader.readuntil(b"\r\n\r\n"):
+                await asyncio.sleep(3_600 if request.startswith(b"GET /hang") else latency_ms / 1_000)
+                writer.write(_ANSWER)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    async def serve() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        said.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    asyncio.run(serve())
+
+
+def through(handler: str, concurrency: int, workload: Workload) -> Figures:
+    """Return how many envelopes a second a worker handles until all are published."""
+    with directory() as place:
+        (place / "in").mkdir()
+        (place / "in" / "partition-0.jsonl").write_bytes(b"".join(workload.read()))
+        chosen = (override("handler", f"benchmarks.waiting_handlers:{handler}"), _concurrency(concurrency))
+        parts, watch = composed(place, "embedded", *chosen, wait=StopSignal().wait), Stopwatch()
+        cycle = parts.cycle
+        while cycle.metrics.counts["handled"] < workload.lines or any(
+            each.unpublished for each in cycle.partitions.owned.values()
+        ):
+            cycle.run_once()
+        figures = watch.spent().of_each(workload.lines)
+        parts.servers.actors.close()
+        return figures
+
+
+def _concurrency(count: int) -> str:
+    return f"payment-status-notification.resequencer.handling-concurrency={count}"
+
+
+def of_others(workload: Workload, rate: float, *, hangs: bool) -> Figures:
+    """Return the milliseconds until the notifications of the units that do not hang."""
+    lines = workload.read()
+    units = [(line_of(each).key or b"").decode() for each in lines]
+    hung = list(dict.fromkeys(units))[:_HUNG_UNITS]
+    os.environ[_HANGING] = " ".join(hung) if hangs else ""
+    written: dict[str, float] = {}
+    with directory() as place:
+        file, output = place / "in" / "partition-0.jsonl", place / "out" / "notifications.jsonl"
+        for each in (file, output):
+            each.parent.mkdir()
+            each.touch()
+        service = ("run-directory", place), ("http.enabled", "false"), ("handler", "benchmarks.waiting_handlers:Beside")
+        limits = override("resequencer.processing-timeout", "10m"), override("resequencer.handling-limit", "20m")
+        idle = override("resequencer.idle-timeout", "30m")
+        with serving(*(override(*each) for each in service), *limits, idle):
+            writing = Thread(target=write, args=(file, lines, rate, written))
+            writing.start()
+            seen = seen_in_file(output, sum(each not in hung for each in units))
+            writing.join()
+    return milliseconds({each: at for each, at in written.items() if each in seen}, seen)
+
+
+def main() -> None:
+    chosen = arguments(__doc__, latency_ms=20, envelopes=5_000, rate=100.0, seconds=20.0)
+    in_order = ("--window", 0, "--duplicates", 0)
+    with answering(chosen.latency_ms):
+        with made(chosen.envelopes, *in_order) as many, made(8, *in_order) as one:
+            few = Workload(many.file, many.lines // 20)
+            cases = [
+                Case("in the turn", partial(apart, through, "InTurn", 1, few)),
+                Case("beside, 1 at a time", partial(apart, through, "Beside", 1, few), "in the turn"),
+                Case("beside, 64 at a time", partial(apart, through, "Beside", 64, many), "in the turn"),
+                Case("beside, one unit", partial(apart, through, "Beside", 64, one), "in the turn"),
+            ]
+            measure(chosen, cases)
+        chosen.benchmark += "-latency"
+        with made(round(chosen.rate * chosen.seconds), *in_order) as steady:
+            cases = [
+                Case("no unit hangs", partial(of_others, steady, chosen.rate, hangs=False)),
+                Case(f"{_HUNG_UNITS} units hang", partial(of_others, steady, chosen.rate, hangs=True), "no unit hangs"),
+            ]
+            measure(chosen, cases, {"p50": -1, "p99": -1})
+
+
+if __name__ == "__main__":
+    main()
