@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from resequencer.event import Event
 
-MAX_THREADS = 64
+MAX_THREADS = 256
 """How many threads of a worker may execute calls of handlers."""
 
 

@@ -22,6 +22,7 @@ from notification_service.events.pass_through import PASS_THROUGH, PAYMENTS
 from notification_service.events.settings import IPF, EventsSettings
 from notification_service.payments.strategies import STRATEGIES
 from notification_service.payments.target_types import TARGET_TYPES
+from resequencer.in_flight import MAX_THREADS
 from resequencer.keys.configuration_key import Key, OpenSection, Section
 from resequencer.keys.list_types import Choices, Names, Wholes
 from resequencer.keys.value_types import (
@@ -193,7 +194,7 @@ class Resequencers(ResequencerSettings, frozen=True, kw_only=True):
     custom_data_keys: Annotated[tuple[str, ...], Key(Names())]
     pds_data_keys: Annotated[tuple[str, ...], Key(Names())]
     handling_limit_ms: Annotated[int, Key(Duration("100ms", "1h"))]
-    handling_threads: Annotated[int, Key(Whole(0, 256))]
+    handling_threads: Annotated[int, Key(Whole(0, MAX_THREADS))]
     handling_concurrency: Annotated[int, Key(Whole(1, 1_000))]
     idle_timeout_ms: Annotated[int, Key(Duration("1ms", "1d"))]
     acknowledge: Annotated[Acknowledge, Key(Choice(tuple(Acknowledge)))]

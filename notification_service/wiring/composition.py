@@ -68,9 +68,15 @@ from notification_service.supervision.stop_signal import Wait
 from notification_service.supervision.system_clock import SystemClock, steady_clock
 from notification_service.wiring.aggregation import find_unusable
 from notification_service.wiring.call_runner import CallRunner, HandlingThreads
-from notification_service.wiring.handlers import EnrichedHandler, HandlingLog, WatchedHandler, find_current, make_enriched_handler
+from notification_service.wiring.handlers import (
+    EnrichedHandler,
+    HandlingLog,
+    UsersCalls,
+    WatchedHandler,
+    find_current,
+    make_enriched_handler,
+)
 from notification_service.wiring.regions import find_unusable_clients, make_region_transport
-from notification_service.wiring.waiting_calls import UsersCalls
 from notification_service.wiring.working_directory import see_working_directory
 from resequencer.errors import ConfigurationError
 from resequencer.event import Decoder, Refusal

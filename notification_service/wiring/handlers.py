@@ -1,7 +1,8 @@
-"""What the service adds around a handler: the lookups of the current release, and a watch over each call."""
+"""What the service adds around a handler: how users' code is called, lookups of the current release, a watch over each call."""
 
 import logging
-from collections.abc import Callable, Coroutine
+from asyncio import CancelledError, current_task
+from collections.abc import AsyncIterable, Callable, Coroutine
 from inspect import CORO_CLOSED, getcoroutinestate
 from threading import Lock
 from typing import Any
@@ -23,12 +24,14 @@ from notification_service.lookups.shapes import PROFILES, NoRelease, ReleaseRefu
 from notification_service.payments.enrichment import Enrichment, Lookups
 from notification_service.payments.notification_settings import NotificationSettings
 from notification_service.payments.port import VersionedHandler
+from notification_service.wiring.call_runner import HandlingThreads
 from resequencer.call import Call
 from resequencer.clock import Clock, Instant
-from resequencer.errors import ConfigurationError, DependencyUnavailable, TransientError, words_of
+from resequencer.errors import ConfigurationError, DependencyUnavailable, PermanentError, TransientError, words_of
 from resequencer.event import Event
 from resequencer.handler import Handled, Handler, HandlerCall, Marks, find_call
 from resequencer.in_flight import CallKind, InFlight
+from resequencer.users_code import Way, call_guarded, failure_of, is_async
 
 _log = logging.getLogger("resequencer.lookups")
 
@@ -305,3 +308,55 @@ class HandlingLog:
         origin = envelope.record.origin
         places = {"unit": envelope.unit, "partition": str(origin.partition), "position": str(origin)}
         self._rate_limit.note(kind, f"handling {origin} of unit {envelope.unit} {what}", self._clock.now(), places, error)
+
+
+async def await_it(who: str, event: Event, call: Callable[[], Any], finish: Callable[[Any], Any]) -> Any:
+    """Await a coroutine, or what an async generator yields, as a list. `resequencer.users_code.Way`.
+
+    `CancelledError` passes if the task is cancelled; the user's own is a failure like others.
+    """
+    del event
+    try:
+        answer = call()
+        if not isinstance(answer, AsyncIterable):
+            answer = await answer
+        return finish([each async for each in answer] if isinstance(answer, AsyncIterable) else answer)
+    except (TransientError, GeneratorExit):  # The latter closes the coroutine.
+        raise
+    except BaseException as error:  # Foreign code may raise anything.
+        task = current_task()
+        is_cancelled = isinstance(error, CancelledError) and task is not None and task.cancelling()
+        if is_cancelled or type(error) is PermanentError:
+            raise
+        raise failure_of(who, error) from error
+
+
+class UsersCalls:
+    """Calls users' code beside the turns: awaits what is async, and has so many `threads` for what is synchronous.
+
+    At most `limit` calls may run at the same time.
+    """
+
+    def __init__(self, threads: HandlingThreads, count: int, concurrency: int) -> None:
+        self.limit = concurrency
+        self.threads = threads
+        self._count = count
+
+    def find_way(self, function: Callable[..., Any]) -> Way | None:
+        """Return the way to call a user's function; None for one that is synchronous without threads."""
+        if is_async(function):
+            return await_it
+        if not self._count:
+            return None
+        self.limit = min(self.limit, self._count)
+        return self._call_in_thread
+
+    async def _call_in_thread(self, who: str, event: Event, call: Callable[[], Any], finish: Callable[[Any], Any]) -> Any:
+        return await self.threads.run(lambda: _guarded(who, lambda: finish(call())), event)
+
+
+def _guarded(who: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call_guarded(who, call, TransientError)
+    except KeyboardInterrupt as error:
+        raise failure_of(who, error) from error

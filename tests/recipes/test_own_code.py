@@ -6,15 +6,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Barrier, Thread
 
 import pytest
 from harness.calling import users_calls
 from harness.driving import wire
 from harness.processes.operated_service import NOTIFICATION, OperatedService, envelope_line
 from harness.recipes import ROOT, Recipe
+from harness.waiting import DEADLINE_SECONDS
 
 from notification_service.connectors.line_format import Line, encode_line
 from notification_service.events.own_format import make_event
@@ -120,6 +121,43 @@ def test_the_target_type_that_calls_a_server_waits_for_it(own: Callable[[str], R
         thread.start()
         asyncio.run(call(server))
         thread.join()
+
+
+@pytest.mark.slow
+def test_the_target_type_that_calls_a_server_is_called_for_several_units_at_a_time_and_for_each_in_order(
+    own: Callable[[str], Recipe], tmp_path: Path, new_service: NewService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server answers three calls at a time. A unit has one at a time, so they are of three units."""
+    own("a target type")
+    monkeypatch.setenv("NO_PROXY", "*")
+    three = Barrier(3)
+
+    class Screening(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            three.wait(DEADLINE_SECONDS)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Screening) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        module = tmp_path / "payments" / "screened_message.py"
+        code = module.read_text().replace("screening.bank.example:8080", f"127.0.0.1:{server.server_port}")
+        module.write_text(code.replace("timeout=1)", f"timeout={DEADLINE_SECONDS})"))
+        times = [f"{NOTIFICATION}.resequencer.{key}=3m" for key in ("processing-timeout", "handling-limit", "idle-timeout")]
+        name = "payments.screened_message:screened_message"
+        service = new_service(tmp_path, f'{NOTIFICATION}.target-type="{name}"', *times)
+        service.append(*[envelope_line(f"uow-{unit}", sequence) for sequence in (1, 2, 3) for unit in range(3)])
+        service.start_and_wait()
+        service.wait_for_report(lambda report: report.counts.get("handled", 0) == 9, "all of it is handled")
+        assert service.stop() == 0
+        server.shutdown()
+    published = [each["headers"]["envelope-id"] for each in service.notifications()]
+    for unit in range(3):
+        expected = [f"uow-{unit}#{sequence}" for sequence in (1, 2, 3)]
+        assert [each for each in published if each in expected] == expected
 
 
 def test_the_target_type_asks_to_be_called_again(own: Callable[[str], Recipe]) -> None:
