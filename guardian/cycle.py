@@ -88,6 +88,7 @@ class Cycle:
         self.region = Region(settings.region)
         self._has_published = False
         self._is_publishing = False
+        """Whether a publication may have begun whose outcome is not known."""
         self.refusal: str | None = None
         """Why the transport refuses to publish at the moment although the output answers; None if it does not refuse."""
         self.orders_problem: str | None = None
@@ -169,8 +170,8 @@ class Cycle:
         """Return what a worker that ends with `error` may still publish: positions of committed work, without output.
 
         There is none after an error of a server, or of the configuration: what was refused may be this worker, or its source may
-        be another one now. There is none while the outcome of a publication is unknown, or was a refusal. Output that is not
-        published is left to the next owner with its position: it may be that of a commit that failed.
+        be another one now. There is none while the outcome of a publication is unknown, or was a refusal. A partition with output
+        that is not published has none: the output may be of a commit that failed. The next owner publishes what is pending.
         """
         is_refused = isinstance(error, ResequencerError) and not isinstance(error, Escalated | ActorsFailed)
         if is_refused or self._is_publishing or self.refusal is not None:

@@ -131,7 +131,7 @@ def done_to_what_was_read_last(patch: pytest.MonkeyPatch) -> None:
 
 
 def output_of_a_failed_commit(patch: pytest.MonkeyPatch) -> None:
-    """Output leaves, too, though the commit that it belongs to may have failed."""
+    """Output is published, too, though the commit that it belongs to may have failed."""
 
     def faulty(self: Cycle, _: Exception) -> list[PartitionOutput]:
         return [each.output(len(each.unpublished)) for each in self.partitions.owned.values()]
