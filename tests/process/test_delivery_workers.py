@@ -27,8 +27,8 @@ def service(new_service: Callable[..., OperatedService], receiver: ReceiverServe
 
 
 def status(service: OperatedService) -> dict[str, Any]:
-    fields: dict[str, Any] = json.loads(service.verb("status", "--json").stdout)
-    return fields
+    told: dict[str, Any] = json.loads(service.verb("status", "--json").stdout)
+    return told
 
 
 def delivering(service: OperatedService) -> list[int]:

@@ -33,14 +33,14 @@ def cut(name: str, budget: int = ONE, **more: Any) -> Driven:
 def left(unit: Driven) -> list[tuple[str, ...]]:
     """Return the whole output with marks and payment data, in order."""
     seen = {each.envelope_id: (data, marks) for each, data, marks, _ in unit.handler.seen}
-    made = []
+    told = []
     for each in unit.left:
         if isinstance(each, DeadLetter):
-            made.append(("dead", str(each.record.origin.offset), str(each.reason)))
+            told.append(("dead", str(each.record.origin.offset), str(each.reason)))
         else:
             data, marks = seen[each.notification_id]
-            made.append((each.notification_id, str(marks.incomplete), str(marks.late), str(data)))
-    return made
+            told.append((each.notification_id, str(marks.incomplete), str(marks.late), str(data)))
+    return told
 
 
 def kept(unit: Driven) -> tuple[object, ...]:
