@@ -119,6 +119,7 @@ class Partitions:
 
         Raises:
             TransportRefused, StorageRefused: The service has just been started, and this worker can take no partition over.
+            ConfigurationError: It has just been started, and what is stored of a partition is of another format or strategy.
         """
         refusal: TransportRefused | StorageRefused | None = None
         assigned = set(self._tools.retry.until_answered("source", self._transport.assignment))
@@ -176,12 +177,16 @@ class Partitions:
         except (TransportRefused, StorageRefused) as error:
             self._exclude(partition, error)
             return error
+        except ConfigurationError as error:
+            if not self._tools.retry.waits_for_people:
+                raise  # The service does not start.
+            self._exclude(partition, error)
         else:
             self.postponed_takeovers.forget(partition)
         return None
 
-    def _exclude(self, partition: Partition, error: TransportRefused | StorageRefused) -> None:
-        what = "storage" if is_of_storage(error) else "source"
+    def _exclude(self, partition: Partition, error: TransportRefused | StorageRefused | ConfigurationError) -> None:
+        what = "source" if isinstance(error, TransportRefused) else "storage"
         if self.postponed_takeovers.postpone(partition, what, str(error), self._tools.clock.now()):
             fields = {"partition": str(partition)}
             _log.error("%s is excluded until an operator acts, the other partitions continue: %s", partition, error, extra=fields)

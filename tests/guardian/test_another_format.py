@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.service_under_test import Service, envelope_line
+from harness.service_under_test import P0, P1, Service, envelope_line
+from harness.workloads.of_strategies import strategy_of
 from msgspec.structs import replace
 
 from guardian.ports import PartitionOutput, PublishRefused, Transport, TransportRefused, TransportStatus
@@ -212,6 +213,51 @@ def test_a_log_that_was_made_anew_is_refused_in_any_format(in_format: InFormat, 
     monkeypatch.setattr(FileTransport, "source", lambda *_: "topic-2 group")
     with pytest.raises(TransportRefused, match="the storage knows it as topic-1 group, it is topic-2 group now"):
         service.start().run()
+
+
+class Late:
+    """A transport that gets partition 1 assigned after the others."""
+
+    is_late = True
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def assignment(self) -> Sequence[Partition]:
+        return [each for each in self._inner.assignment() if each.number == 0 or not Late.is_late]
+
+
+@pytest.mark.parametrize("changed", [{"events": "mapped-1"}, {"strategy": "STRICT_SEQUENCE"}])
+def test_a_partition_that_comes_late_and_has_another_format_or_strategy_is_excluded_and_the_others_continue(
+    in_format: InFormat, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, changed: dict[str, str]
+) -> None:
+    service = in_format(FIRST_FORMAT)
+    service.tell("w", 2, partition=1)
+    service.start().run()
+    service.stop()
+    plan = service.plan
+    service.plan = replace(plan, **changed)
+    service.strategy = strategy_of(service.plan)
+    service.around_transport = Late  # type: ignore[assignment]  # It has the rest of the inner one.
+    service.tell("u", 1)
+    service.start().run()
+    service.retry.waits_for_people = True  # As after the first cycle of a worker.
+    monkeypatch.setattr(Late, "is_late", False)
+    service.tell("u", 2)
+    for _ in range(3):
+        service.cycle.run_once()
+    assert (set(service.cycle.partitions.owned), service.sequences("u")) == ({P0}, [1, 2])
+    excluded = service.cycle.partitions.postponed_takeovers.untaken[P1]
+    assert excluded.what == "storage"
+    assert "onfigure ipf again" in excluded.reason or "run SEQUENCE until nothing waits" in excluded.reason
+    assert caplog.text.count(f"{P1} is excluded until an operator acts") == 1
+    service.kill()
+    with pytest.raises(ConfigurationError):
+        service.start().run()  # A service does not start with a configuration that is refused for one of its partitions.
+    service.kill()
 
 
 class Queue:
