@@ -267,12 +267,16 @@ class Partitions:
             # What is beyond a position, and that a sink is new, would be forgotten if this ended before the commit.
             if position is not None and position.is_whole and not position.beyond:
                 self._fence(owned, position)
+            elif position is not None and not position.is_whole:
+                self._refuse_outdated(partition, position)
             self._commit_heal(owned)
         elif plan.must_mark:
             _log.warning(
                 "a sink of %s has no marker: it is new, or its markers were deleted. Output that is not published yet is marked "
                 "possible-duplicate", partition, extra=fields,
             )  # fmt: skip
+            assert position is not None, "without one nothing is known of sinks"
+            self._refuse_outdated(partition, position)
             self._commit_heal(owned)
         is_whole = position is None or position.is_whole
         # All that is pending is published, and the last owner died before it wrote the position.
@@ -301,6 +305,15 @@ class Partitions:
         """Publish the position unchanged. This fails for a zombie, which must not heal, nor accept another format."""
         same = Position(position.offset, position.metadata)
         self._transport.publish([PartitionOutput(owned.partition, (), same)])
+
+    def _refuse_outdated(self, partition: Partition, position: Position) -> None:
+        """Refuse a takeover by a worker that was paused after it had read the position, while another one published.
+
+        To fence would give the new sink a marker, as if it had what is pending. But sinks were fenced when the position was read,
+        and the storage was opened since: if the position is the same now, only this worker can change anything.
+        """
+        if self._transport.position(partition) != position:
+            raise PublishRefused(f"another worker publishes for {partition}")
 
     def _commit_heal(self, owned: OwnedPartition, lost: Sequence[OrderOutcome] = ()) -> None:
         commit = owned.healing_commit(self._tools.random_token(), lost)
