@@ -64,6 +64,7 @@ DEAD_LETTER_ACTION: Final = "dead-letter-action"
 REQUEUED_FROM: Final = "requeued-from"
 """The number of the dead letter from which a record was requeued. It identifies a requeued record."""
 REQUEUED_POSSIBLE_DUPLICATE: Final = "requeued-possible-duplicate"
+REQUEUED_MARK: Final = (REQUEUED_POSSIBLE_DUPLICATE, MARKED)
 """Beside it: that dead letter was a possible duplicate, and so is all that follows from the record."""
 
 DELIVERY_ID: Final = "delivery-id"
@@ -122,7 +123,6 @@ _RESERVED_PREFIXES = (OURS, DEAD_LETTER_PREFIX, "delivery-")
 
 _LONGEST_ERRORS = {DEAD_LETTER_ERROR: 2_000, DELIVERY_ERROR: 1_000}
 """The longest errors in headers, in characters. Foreign errors may be long, and some transports limit headers."""
-_REQUEUED_MARK = (REQUEUED_POSSIBLE_DUPLICATE, MARKED)
 _OF_THE_WAY = frozenset({DELIVERY_SUBMITTED_AT, DELIVERY_BACK_OFF, DELIVERY_SOURCE_POSITION, DELIVERY_ATTEMPTS, DELIVERY_ERROR})
 _ATTEMPTS = re.compile(r"0|[1-9][0-9]{0,8}")
 _LENGTH = re.compile(r"0|[1-9][0-9]{0,17}")
@@ -167,11 +167,6 @@ def mark_headers(incomplete: str | None, *, is_late: bool, is_ordered: bool = Fa
     if missing and is_ordered:
         missing = (*missing, (RELEASED_BY, OPERATOR))
     return (*missing, (LATE, MARKED)) if is_late else missing
-
-
-def is_possible_duplicate(headers: Headers) -> bool:
-    """Whether a record with these headers was requeued from a dead letter that was a possible duplicate."""
-    return _REQUEUED_MARK in headers
 
 
 def outcome_headers(order_id: str | None, result: str, partition: Partition, order_offset: int | None = None) -> Headers:

@@ -8,9 +8,9 @@ from guardian.headers import (
     DEAD_LETTER_SOURCE_POSITION,
     MARKED,
     POSSIBLE_DUPLICATE,
+    REQUEUED_MARK,
     SOURCE_POSITION,
     dead_letter_headers,
-    is_possible_duplicate,
     outcome_headers,
     texts_of,
 )
@@ -95,7 +95,7 @@ def output_record(number: int, what: Notification | DeadLetter | Fact, heal_offs
         mark = (_MARK,) if what.origin.offset < heal_offset or what.is_possible_duplicate else ()
         return OutputRecord(number, Channel.FACTS, what.key.encode(), what.headers + mark, what.value)
     record = what.record
-    mark = (_MARK,) if record.origin.offset < heal_offset or is_possible_duplicate(record.headers) else ()
+    mark = (_MARK,) if record.origin.offset < heal_offset or REQUEUED_MARK in record.headers else ()
     return OutputRecord(number, Channel.DEAD_LETTERS, record.key, _dead_letter_headers(what) + mark, record.value)
 
 

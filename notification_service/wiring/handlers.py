@@ -4,10 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from msgspec.structs import replace
-
 from guardian.backoff import LogRateLimit, kind_of
-from guardian.headers import is_possible_duplicate
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Lookup
@@ -145,8 +142,6 @@ class WatchedHandler:
     time-out, each envelope would take that long. Beyond that, all envelopes wait for that server without a call, until there is
     time again. Envelopes that do not need the server wait too, because the need is known only after the call.
 
-    What follows from a record that was requeued from a possible duplicate becomes one, too.
-
     `passed` returns seconds that pass, from any beginning: no clock that is set back or forward counts here.
     """
 
@@ -181,8 +176,7 @@ class WatchedHandler:
         try:
             if self._spent and self._spent_by(began_at) > _AT_ONCE:
                 raise DependencyUnavailable(self._server)
-            handled = self._handler.handle(envelope, data, marks, now)
-            return _marked(handled) if is_possible_duplicate(envelope.record.headers) else handled
+            return self._handler.handle(envelope, data, marks, now)
         except Exception as error:
             if isinstance(error, TransientError):
                 in_flight.postpone(envelope)
@@ -207,13 +201,6 @@ class WatchedHandler:
 
 def _milliseconds(seconds: float) -> int:
     return round(1_000 * seconds)
-
-
-def _marked(handled: Handled) -> Handled:
-    notifications = tuple(replace(each, is_possible_duplicate=True) for each in handled.notifications)
-    return replace(
-        handled, notifications=notifications, facts=tuple(replace(each, is_possible_duplicate=True) for each in handled.facts)
-    )
 
 
 class HandlingLog:

@@ -10,9 +10,7 @@ from notification_service.connectors.dead_letters.decisions import requeue_named
 from notification_service.connectors.dead_letters.port import Signature
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
-from notification_service.wiring.handlers import WatchedHandler
 from resequencer.errors import PermanentError
-from resequencer.in_flight import Untracked
 
 
 @pytest.fixture
@@ -53,13 +51,10 @@ def test_a_dead_letter_and_its_repetition_are_requeued_and_what_follows_from_the
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_its_notification_and_its_fact_have_the_mark_too(service: Service, number: int) -> None:
-    teller = service.handler
-    service.handler = WatchedHandler(teller, Untracked(), 3_000, lambda: 0, lambda *_: None)  # type: ignore[assignment]
-    service.restart()
-    teller.raises["uow-1#A#2"] = PermanentError("not now")
+    service.handler.raises["uow-1#A#2"] = PermanentError("not now")
     service.put(envelope_line("uow-1", 1), envelope_line("uow-1", 2))
     read_again(service)
-    del teller.raises["uow-1#A#2"]
+    del service.handler.raises["uow-1#A#2"]
     requeue(service, lambda store: requeue_named(store, [[each.number for each in store.letters()][number - 1]]))
     for each in (service.told, service.told_as_facts):
         assert [(one.sequence, one.is_possible_duplicate) for one in each] == [(1, False), (1, True), (2, number == 2)]

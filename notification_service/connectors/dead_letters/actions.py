@@ -16,6 +16,7 @@ from guardian.headers import (
     MARKED,
     POSSIBLE_DUPLICATE,
     REQUEUED_FROM,
+    REQUEUED_MARK,
     REQUEUED_POSSIBLE_DUPLICATE,
     find_unit,
     own_texts,
@@ -203,7 +204,7 @@ class StoredDeadLetter(msgspec.Struct, frozen=True):
         own = self.letter.record.headers
         kept = tuple(each for each in own if each[0] not in (REQUEUED_FROM, REQUEUED_POSSIBLE_DUPLICATE))
         is_marked = (POSSIBLE_DUPLICATE, MARKED) in self.headers[len(own) :]
-        mark = ((REQUEUED_POSSIBLE_DUPLICATE, MARKED),) if is_marked else ()
+        mark = (REQUEUED_MARK,) if is_marked else ()
         return (*kept, *mark, (REQUEUED_FROM, self.number.encode()))
 
     @property
