@@ -12,6 +12,7 @@ from thespian.actors import PoisonMessage
 from guardian.actor_system import make_actor_system
 from guardian.calls import Calls, CallsReport
 from guardian.guardian_actor import Escalated, Failure, Guardian, Stop, TakeTurns
+from guardian.headers import REQUEUED_MARK
 from guardian.partition_orders import Pauses
 from guardian.unit_registry import AT_ONCE, UnitRegistry, UnitRegistrySettings
 from resequencer.actor import Resequencer
@@ -109,7 +110,7 @@ class ActorGateway:
     def __init__(self, context: TurnContext, decode: Decode, settings: UnitRegistrySettings, calls: Calls | None = None) -> None:
         """With `calls` the handler waits."""
         codec = UnitCodec(context.strategy, decode, context.data_handler, context.strategy_key, context.events)
-        context = replace(context, stores_turns=settings.can_reload, waits=calls is not None)
+        context = replace(context, stores_turns=settings.can_reload, waits=calls is not None, requeued_mark=REQUEUED_MARK)
         resequencer = type("WorkerResequencer", (Resequencer,), {"context": context, "codec": codec})
         self._budget_bytes = settings.budget_bytes
         self._calls = calls

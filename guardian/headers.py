@@ -63,6 +63,9 @@ DEAD_LETTER_ACTION: Final = "dead-letter-action"
 """The only header of a note in a dead-letter topic. The note records what an operator did with a dead letter."""
 REQUEUED_FROM: Final = "requeued-from"
 """The number of the dead letter from which a record was requeued. It identifies a requeued record."""
+REQUEUED_POSSIBLE_DUPLICATE: Final = "requeued-possible-duplicate"
+REQUEUED_MARK: Final = (REQUEUED_POSSIBLE_DUPLICATE, MARKED)
+"""Beside it: that dead letter was a possible duplicate, and so is all that follows from the record."""
 
 DELIVERY_ID: Final = "delivery-id"
 """The idempotency key of a record that has no `notification-id`."""
@@ -113,7 +116,7 @@ _PASSED_THROUGH: Final = f"{OURS}{NOTIFICATION_ID}"
 _RESERVED = frozenset(
     {
         *(NOTIFICATION_ID, ENVELOPE_ID, SOURCE_POSITION, UNIT_OF_WORK, INCOMPLETE, RELEASED_BY, LATE, POSSIBLE_DUPLICATE),
-        *(TRACEPARENT, TRACESTATE, REQUEUED_FROM),
+        *(TRACEPARENT, TRACESTATE, REQUEUED_FROM, REQUEUED_POSSIBLE_DUPLICATE),
     }
 )
 _RESERVED_PREFIXES = (OURS, DEAD_LETTER_PREFIX, "delivery-")

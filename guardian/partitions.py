@@ -13,7 +13,7 @@ from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import PartitionOrders, lost_by_heal
 from guardian.ports import NoOrders, OrderSource, PartitionOutput, Position, PublishRefused, Transport, TransportRefused
 from guardian.region import RegionLimits
-from guardian.takeover import Takeover, TakeoverBackoff, find_metadata, named_source, plan_takeover, source_of
+from guardian.takeover import Takeover, TakeoverBackoff, changed_places, find_metadata, named_source, plan_takeover, source_of
 from resequencer.clock import Clock
 from resequencer.errors import ConfigurationError, OwnershipLost, TransientError, Withheld
 from resequencer.event import FIRST_FORMAT, Decoder
@@ -40,7 +40,8 @@ class CycleSettings(msgspec.Struct, frozen=True):
     published every `acknowledge_every_ms`; 0: as soon as it moves. With `takes_whole_batches` a poll asks for `batch_size`
     records, however long their turns take; else for as many as take a second.
 
-    `events` names the format of the events, as stored states carry it. What is stored with the format `replaced_events` is taken
+    `events` names the format of the events, as stored states carry it. `mapping` has the places that it maps, by field, as the
+    query of a URL has them: with these a refusal says what changed. What is stored with the format `replaced_events` is taken
     over, and may lead to duplicates; with any other it is refused. `events_key` is the configuration key of the format. With
     `watches_keys` units whose records have different keys are counted.
     """
@@ -58,6 +59,7 @@ class CycleSettings(msgspec.Struct, frozen=True):
     region: RegionLimits = RegionLimits()
     strategy_key: str = "strategy"
     events: str = FIRST_FORMAT
+    mapping: str = ""
     replaced_events: str | None = None
     events_key: str = "format"
     watches_keys: bool = False
@@ -117,6 +119,7 @@ class Partitions:
 
         Raises:
             TransportRefused, StorageRefused: The service has just been started, and this worker can take no partition over.
+            ConfigurationError: It has just been started, and what is stored of a partition is of another format or strategy.
         """
         refusal: TransportRefused | StorageRefused | None = None
         assigned = set(self._tools.retry.until_answered("source", self._transport.assignment))
@@ -174,12 +177,16 @@ class Partitions:
         except (TransportRefused, StorageRefused) as error:
             self._exclude(partition, error)
             return error
+        except ConfigurationError as error:
+            if not self._tools.retry.waits_for_people:
+                raise  # The service does not start.
+            self._exclude(partition, error)
         else:
             self.postponed_takeovers.forget(partition)
         return None
 
-    def _exclude(self, partition: Partition, error: TransportRefused | StorageRefused) -> None:
-        what = "storage" if is_of_storage(error) else "source"
+    def _exclude(self, partition: Partition, error: TransportRefused | StorageRefused | ConfigurationError) -> None:
+        what = "source" if isinstance(error, TransportRefused) else "storage"
         if self.postponed_takeovers.postpone(partition, what, str(error), self._tools.clock.now()):
             fields = {"partition": str(partition)}
             _log.error("%s is excluded until an operator acts, the other partitions continue: %s", partition, error, extra=fields)
@@ -197,7 +204,7 @@ class Partitions:
         position, source = self._transport.position(partition), self._transport.source(partition)
         store = self._storage.open(partition)
         _refuse_other_source(partition, store.header, source)
-        is_replaced = self._has_replaced_events(store.header)
+        is_replaced = self._has_replaced_events(store)
         waiting = store.waiting()
         self._refuse_other_strategy(waiting)
         _refuse_moved(partition, position)
@@ -231,7 +238,7 @@ class Partitions:
             partition,
             store,
             plan,
-            named_source(source, self._settings.events),
+            named_source(source, self._settings.events, self._settings.mapping),
             is_durable=is_durable,
             waits_for_handled=self._settings.acknowledge_handled,
             done_characters=self._settings.done_characters,
@@ -260,12 +267,16 @@ class Partitions:
             # What is beyond a position, and that a sink is new, would be forgotten if this ended before the commit.
             if position is not None and position.is_whole and not position.beyond:
                 self._fence(owned, position)
+            elif position is not None and not position.is_whole:
+                self._refuse_outdated(partition, position)
             self._commit_heal(owned)
         elif plan.must_mark:
             _log.warning(
                 "a sink of %s has no marker: it is new, or its markers were deleted. Output that is not published yet is marked "
                 "possible-duplicate", partition, extra=fields,
             )  # fmt: skip
+            assert position is not None, "without one nothing is known of sinks"
+            self._refuse_outdated(partition, position)
             self._commit_heal(owned)
         is_whole = position is None or position.is_whole
         # All that is pending is published, and the last owner died before it wrote the position.
@@ -295,25 +306,37 @@ class Partitions:
         same = Position(position.offset, position.metadata)
         self._transport.publish([PartitionOutput(owned.partition, (), same)])
 
+    def _refuse_outdated(self, partition: Partition, position: Position) -> None:
+        """Refuse a takeover by a worker that was paused after it had read the position, while another one published.
+
+        To fence would give the new sink a marker, as if it had what is pending. But sinks were fenced when the position was read,
+        and the storage was opened since: if the position is the same now, only this worker can change anything.
+        """
+        if self._transport.position(partition) != position:
+            raise PublishRefused(f"another worker publishes for {partition}")
+
     def _commit_heal(self, owned: OwnedPartition, lost: Sequence[OrderOutcome] = ()) -> None:
         commit = owned.healing_commit(self._tools.random_token(), lost)
         owned.store.commit(commit)
         owned.note_committed(commit, (), self._tools.clock.now())
 
-    def _has_replaced_events(self, header: Header) -> bool:
+    def _has_replaced_events(self, store: PartitionStore) -> bool:
         """Return whether what is stored is of another format, which an operator has named.
 
         Raises:
             ConfigurationError: The operator has not named it: handled ids of another format match no more.
         """
-        stored, settings = source_of(header)[1], self._settings
-        if header.is_empty or stored == settings.events or not self._storage.is_durable:
+        (_, stored, mapping), settings = source_of(store.header), self._settings
+        if store.header.is_empty or stored == settings.events or not self._storage.is_durable:
             return False
         if stored == settings.replaced_events:
             return True
+        if not store.has_units():
+            return False  # All that it read became dead letters, or is forgotten.
         raise ConfigurationError(
             settings.events_key,
-            f"events are read as {settings.events} now, and what is stored was read as {stored}: an event that comes again would "
+            f"events are read as {settings.events} now, and what is stored was read as {stored}"
+            f"{changed_places(mapping, settings.mapping)}: an event that comes again would "
             f'not be recognised. Configure {stored} again. Or set replaces = "{stored}" beside this key: then the service '
             "continues with what is stored, and its output is marked possible-duplicate",
         )
@@ -328,7 +351,7 @@ class Partitions:
 
 def _refuse_other_source(partition: Partition, header: Header, source: str) -> None:
     """Refuse a storage that belongs to another log: its offsets would skip records or use numbers twice."""
-    known = source_of(header)[0]
+    known = source_of(header).source
     if known and source and known != source:
         problem = (
             f"the storage knows it as {known}, it is {source} now: the topic was recreated, or its group, its queue, its "

@@ -8,6 +8,7 @@ from guardian.headers import (
     DEAD_LETTER_SOURCE_POSITION,
     MARKED,
     POSSIBLE_DUPLICATE,
+    REQUEUED_MARK,
     SOURCE_POSITION,
     dead_letter_headers,
     outcome_headers,
@@ -78,21 +79,24 @@ def outcome_record(number: int, what: OrderOutcome, partition: Partition, heal_o
 
 
 def output_record(number: int, what: Notification | DeadLetter | Fact, heal_offset: int) -> OutputRecord:
-    """The output record of what a record caused, marked `possible-duplicate` if the origin of that is below `heal_offset`."""
+    """The output record of what a record caused, marked `possible-duplicate` if the origin of that is below `heal_offset`, or if
+    it was requeued from a dead letter with this mark.
+    """
     if isinstance(what, Notification):
         offset, prefix = what.origin[1], what.prefix
-        headers = (*what.headers, _mark(prefix)) if offset < heal_offset else what.headers
+        headers = (*what.headers, _mark(prefix)) if offset < heal_offset or what.is_possible_duplicate else what.headers
         key = what.unit.encode() if what.key is UNSET else what.key
         if not prefix:
             return OutputRecord(number, _NOTIFICATIONS, key, headers, what.value, is_object=what.is_object)
         return OutputRecord(
             number, _NOTIFICATIONS, key, headers, what.value, offset=offset, prefix=prefix, timestamp=what.timestamp
         )
-    origin = what.record.origin if isinstance(what, DeadLetter) else what.origin
-    mark = (_MARK,) if origin.offset < heal_offset else ()
     if isinstance(what, Fact):
+        mark = (_MARK,) if what.origin.offset < heal_offset or what.is_possible_duplicate else ()
         return OutputRecord(number, Channel.FACTS, what.key.encode(), what.headers + mark, what.value)
-    return OutputRecord(number, Channel.DEAD_LETTERS, what.record.key, _dead_letter_headers(what) + mark, what.record.value)
+    record = what.record
+    mark = (_MARK,) if record.origin.offset < heal_offset or REQUEUED_MARK in record.headers else ()
+    return OutputRecord(number, Channel.DEAD_LETTERS, record.key, _dead_letter_headers(what) + mark, record.value)
 
 
 def to_pending(each: OutputRecord) -> Pending:

@@ -5,6 +5,7 @@ The steps are those of docs/decisions/0004-exactly-once.md.
 
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple, TypeAlias
+from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec.structs import replace
@@ -157,23 +158,42 @@ def find_metadata(text: str) -> Metadata | None:
 
 
 _EVENTS = "events="
+_MAPPING = "\t"
+_UNMAPPED = "not mapped"
 
 
-def named_source(source: str, events: str) -> str:
-    """Return what a header keeps of its log: its name, and the format of its events, if that is not the first one.
+class Log(NamedTuple):
+    """What a header keeps of its log: its name, the format of its events, and what that maps, as the field of the settings."""
 
-    A name that looks as if it began with a format gets its own in front.
+    source: str
+    events: str
+    mapping: str = ""
+
+
+def named_source(source: str, events: str, mapping: str = "") -> str:
+    """Return what a header keeps of its log as text: its name alone, if the events are of the first format.
+
+    A name that looks as if it began with a format gets its own in front. No format has white space in its name or mapping.
     """
     is_plain = events == FIRST_FORMAT and not source.startswith(_EVENTS)
-    return source if is_plain else f"{_EVENTS}{events} {source}"
+    return source if is_plain else f"{_EVENTS}{events}{mapping and _MAPPING + mapping} {source}"
 
 
-def source_of(header: Header) -> tuple[str, str]:
-    """Return the name of the header's log, and the format of its events."""
+def source_of(header: Header) -> Log:
+    """Return what the header keeps of its log."""
     if not header.source.startswith(_EVENTS):
-        return header.source, FIRST_FORMAT
-    events, _, source = header.source.removeprefix(_EVENTS).partition(" ")
-    return source, events
+        return Log(header.source, FIRST_FORMAT)
+    read, _, source = header.source.removeprefix(_EVENTS).partition(" ")
+    events, _, mapping = read.partition(_MAPPING)
+    return Log(source, events, mapping)
+
+
+def changed_places(before: str, now: str) -> str:
+    """Return what another mapping maps elsewhere, for errors; empty if one of the two is not known."""
+    old, new = (dict(parse_qsl(each)) for each in (before, now))
+    places = [(each, old.get(each, _UNMAPPED), new.get(each, _UNMAPPED)) for each in (old | new if old and new else ())]
+    changed = "; ".join(f"{name} was {was}, is {now} now" for name, was, now in places if was != now)
+    return changed and f" ({changed})"
 
 
 def last_commit(header: Header) -> tuple[str, int]:

@@ -17,7 +17,7 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
     `status` is what it is counted under. `key` UNSET is the unit of work; headers beside another key may be long. `is_object` is
     set if the service itself encoded the value as a JSON object on one line. `prefix` is that of our headers in it, which is not
     empty if the record's own headers leave, too: they may have the same names. `timestamp` is that of a record that leaves as it
-    came, if it has one.
+    came, if it has one. `is_possible_duplicate` is set if its record was requeued from a dead letter with that mark.
     """
 
     notification_id: str
@@ -30,6 +30,7 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
     key: bytes | UnsetType | None = UNSET
     prefix: str = ""
     timestamp: Instant | None = None
+    is_possible_duplicate: bool = False
 
     @property
     def size(self) -> int:
@@ -96,6 +97,7 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
     value: bytes
     headers: Headers
     origin: Origin
+    is_possible_duplicate: bool = False
 
     @property
     def size(self) -> int:

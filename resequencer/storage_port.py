@@ -200,6 +200,13 @@ class PartitionStore(Protocol):
         """
         ...
 
+    def has_units(self) -> bool:
+        """Whether any unit is stored, idle or not. Expired units may count until they are removed.
+
+        Raises: as `load`.
+        """
+        ...
+
     def pending(self) -> Sequence[Pending]:
         """Return the output that is not published yet, by ascending number.
 

@@ -173,6 +173,10 @@ class NonePartitionStore:
         check_owner(self._kept.last_commit, self._header)
         return list(self._kept.waiting.items())
 
+    def has_units(self) -> bool:
+        check_owner(self._kept.last_commit, self._header)
+        return bool(self._kept.units)
+
     def pending(self) -> Sequence[Pending]:
         check_owner(self._kept.last_commit, self._header)
         return [Pending(number, body) for number, body in sorted(self._kept.pending.items())]

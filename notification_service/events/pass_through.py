@@ -2,7 +2,16 @@
 
 from typing import Any
 
-from guardian.headers import NOTIFICATION_ID, ORIGINAL, OURS, REQUEUED_FROM, SOURCE_POSITION, UNIT_OF_WORK, mark_headers
+from guardian.headers import (
+    NOTIFICATION_ID,
+    ORIGINAL,
+    OURS,
+    REQUEUED_FROM,
+    REQUEUED_POSSIBLE_DUPLICATE,
+    SOURCE_POSITION,
+    UNIT_OF_WORK,
+    mark_headers,
+)
 from resequencer.clock import Instant
 from resequencer.event import Event
 from resequencer.handler import Handled, Marks
@@ -54,5 +63,5 @@ def own_headers(headers: Headers) -> Headers:
     return tuple(
         (f"{ORIGINAL}{name.removeprefix(OURS)}" if name.startswith(OURS) else name, value)
         for name, value in headers
-        if name != REQUEUED_FROM
+        if name not in (REQUEUED_FROM, REQUEUED_POSSIBLE_DUPLICATE)
     )

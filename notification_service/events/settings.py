@@ -2,6 +2,7 @@
 
 from hashlib import blake2b
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -48,10 +49,18 @@ def stored_format(events: EventsSettings, decoder: Any) -> str:
     """
     name = events.format
     if name == MAPPED:
-        places = {field: place for field, place in msgspec.structs.asdict(events.mapped).items() if place is not None}
-        name = f"{name}-{blake2b(msgspec.json.encode(places, order='sorted'), digest_size=8).hexdigest()}"
+        name = f"{name}-{blake2b(msgspec.json.encode(_places(events), order='sorted'), digest_size=8).hexdigest()}"
     version = getattr(decoder, "version", None)
     return name if version is None else f"{name}-{'-'.join(str(version).split())}"
+
+
+def stored_mapping(events: EventsSettings) -> str:
+    """Return what is mapped, as it is stored beside the name of the format, for errors; empty for other formats."""
+    return urlencode(_places(events)) if events.format == MAPPED else ""
+
+
+def _places(events: EventsSettings) -> dict[str, str]:
+    return {field: place for field, place in msgspec.structs.asdict(events.mapped).items() if place is not None}
 
 
 def is_keyed_otherwise(events: EventsSettings) -> bool:

@@ -55,6 +55,7 @@ from notification_service.events.settings import (
     find_decoder,
     is_keyed_otherwise,
     stored_format,
+    stored_mapping,
 )
 from notification_service.payments.decoding import EnvelopeDecoder
 from notification_service.payments.enrichment import Enrichment
@@ -178,6 +179,7 @@ def compose(
         region=_region_limits(configuration),
         strategy_key=STRATEGY_KEY,
         events=events,
+        mapping=stored_mapping(configuration.ingress.events),
         replaced_events=configuration.ingress.events.replaces,
         events_key=path_of(EventsSettings, "format"),
         watches_keys=is_keyed_otherwise(configuration.ingress.events),

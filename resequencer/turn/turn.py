@@ -34,6 +34,8 @@ class TurnContext(msgspec.Struct, frozen=True):
 
     With `waits` the handler is not called in the turn: the turn ends with a call, and a later one has its answer.
 
+    A record with the header `requeued_mark` is a possible duplicate, and so is what the handler makes of it.
+
     `strategy_key` is the configuration key of the strategy, for errors. `events` names the format of the events. `step`,
     `arrived`, `next_lane`, `gathers` and `releases_by_wait` are the strategy's, looked up once.
     """
@@ -46,6 +48,7 @@ class TurnContext(msgspec.Struct, frozen=True):
     profiles: Profiles | None = None
     stores_turns: bool = True
     waits: bool = False
+    requeued_mark: tuple[str, bytes] | None = None
     strategy_key: str = "strategy"
     events: str = FIRST_FORMAT
     step: Callable[[Any, Event], tuple[Any, bool] | None] | None = None
@@ -442,6 +445,8 @@ class Turn:
     def _notify(self, envelope: Event, handled: Handled, marks: Marks) -> None:
         """Add the notifications of a handled envelope, and behind all of them its facts."""
         output_bytes = 0
+        if self.context.requeued_mark in envelope.record.headers:
+            handled = _as_possible_duplicates(handled)
         for each in handled.notifications:
             self.output.append(each)
             output_bytes += each.size
@@ -489,3 +494,9 @@ class Turn:
         self.unit.amend(retry=retry)
         if entry is None:
             self.note_stashed(head)
+
+
+def _as_possible_duplicates(handled: Handled) -> Handled:
+    notifications = tuple(replace(each, is_possible_duplicate=True) for each in handled.notifications)
+    facts = tuple(replace(each, is_possible_duplicate=True) for each in handled.facts)
+    return replace(handled, notifications=notifications, facts=facts)

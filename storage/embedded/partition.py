@@ -84,6 +84,7 @@ _LOAD_STASH = "SELECT arrived, body FROM stash WHERE unit_id = ? ORDER BY arrive
 _WAITING = f"""
 SELECT unit, {WAITS_COLUMNS} FROM units INDEXED BY waiting WHERE partition = ? AND wakes_at IS NOT NULL ORDER BY wakes_at
 """  # noqa: S608
+_ANY_UNIT = "SELECT 1 FROM units WHERE partition = ? LIMIT 1"
 _PENDING = "SELECT number, body FROM pending WHERE partition = ? ORDER BY number"
 _OLD = """
 SELECT id, unit FROM units INDEXED BY idle WHERE partition = ? AND wakes_at IS NULL AND changed_at <= ? ORDER BY changed_at
@@ -201,6 +202,12 @@ class EmbeddedPartitionStore:
             self._check_owner(connection)
             rows = connection.execute(_WAITING, (self._key,))
             return [(unit.decode(), waits_of(*waits)) for unit, *waits in rows]
+
+    def has_units(self) -> bool:
+        self.checkpoint()
+        with self._database.reading() as connection:
+            self._check_owner(connection)
+            return connection.execute(_ANY_UNIT, (self._key,)).fetchone() is not None
 
     def pending(self) -> Sequence[Pending]:
         self.checkpoint()

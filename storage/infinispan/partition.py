@@ -262,6 +262,12 @@ class InfinispanPartitionStore:
         self._check_owner()
         return list(self._contents.waits.items())
 
+    def has_units(self) -> bool:
+        self._check_owner()
+        contents, forgotten = self._contents, self._contents.forgotten
+        is_known = bool(contents.waits or forgotten.spared) or contents.window.has_any(forgotten)
+        return is_known or contents.page_table.has_any_since(forgotten.until)
+
     def pending(self) -> Sequence[Pending]:
         self._check_owner()
         return [Pending(*entry) for entry in sorted(self._contents.pending.items())]

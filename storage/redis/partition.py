@@ -61,6 +61,9 @@ class RedisPartitionStore:
         waits = [(unit.decode(), waits_of(stored)) for unit, stored in fields.items()]
         return sorted(waits, key=lambda each: each[1].wakes_at)
 
+    def has_units(self) -> bool:
+        return bool(self._run(DUE, [self._keys.header, self._keys.idle], b"+inf", 0, 1)[1] or self._scan(self._keys.waiting))
+
     def pending(self) -> Sequence[Pending]:
         fields = self._scan(self._keys.pending)
         return [Pending(number, body) for number, body in sorted((int(field), body) for field, body in fields.items())]

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.service_under_test import Service
+from harness.service_under_test import P0, P1, Service, envelope_line
+from harness.workloads.of_strategies import strategy_of
 from msgspec.structs import replace
 
 from guardian.ports import PartitionOutput, PublishRefused, Transport, TransportRefused, TransportStatus
@@ -49,6 +50,68 @@ def in_format(tmp_path: Path) -> Any:
 
 
 InFormat = Callable[..., Service]
+
+
+@pytest.mark.parametrize("storage", ["embedded", "none"])
+@pytest.mark.parametrize("first", [FIRST_FORMAT, "mapped-1"])
+def test_a_format_that_only_made_dead_letters_is_corrected(in_format: InFormat, storage: str, first: str) -> None:
+    service = in_format(first)
+    service.plan = replace(service.plan, storage=storage, acknowledge_handled=storage == "none")
+    service.put(b"no record", envelope_line("u", None))
+    service.start().run()
+    service.stop()
+    for events in ("mapped-2", "mapped-3"):
+        service = in_format(events)
+        service.start().run()
+        service.kill()
+    service = in_format("mapped-3")
+    service.tell("u", 2)
+    service.start().run()
+    service.stop()
+    service = in_format("mapped-3")
+    service.tell("u", 1)
+    service.start().run()
+    assert service.sequences("u") == [1, 2]
+    assert len(service.dead) == 2
+    assert not any(each.is_possible_duplicate for each in (*service.told, *service.dead))
+    if storage == "embedded":
+        service.stop()
+        with pytest.raises(ConfigurationError, match="was read as mapped-3"):
+            in_format(first).start().run()
+
+
+def test_a_refusal_names_each_place_that_changed(in_format: InFormat) -> None:
+    service = in_format("mapped-1")
+    service.plan = replace(service.plan, mapping="unit=key&sequence=header%3Ase+q&flow=value%3Aa.b")
+    service.tell("u", 1)
+    service.start().run()
+    service.stop()
+    service = in_format("mapped-2")
+    service.plan = replace(service.plan, mapping="unit=key&sequence=header%3Aseq&id=position")
+    sequence, flow = "sequence was header:se q, is header:seq now", "flow was value:a.b, is not mapped now"
+    places = f"({sequence}; {flow}; id was not mapped, is position now)"
+    with pytest.raises(ConfigurationError) as refused:
+        service.start().run()
+    assert f"was read as mapped-1 {places}: an event" in str(refused.value)
+
+
+def test_a_header_without_places_opens_and_is_refused_without_naming_them(in_format: InFormat) -> None:
+    service = in_format("mapped-1")
+    service.tell("u", 2)
+    service.start().run()
+    service.stop()
+    service = in_format("mapped-1")
+    service.plan = replace(service.plan, mapping="unit=key")
+    service.start().stop()
+    service = in_format("mapped-2")
+    service.plan = replace(service.plan, mapping="unit=header%3Ax")
+    with pytest.raises(ConfigurationError, match="was read as mapped-1: an event"):
+        service.start().run()
+    service = in_format("mapped-1")
+    service.plan = replace(service.plan, mapping="unit=key")
+    service.tell("u", 1)
+    service.start().run()
+    assert service.sequences("u") == [1, 2]
 
 
 def test_a_start_is_refused_while_something_waits_and_also_while_nothing_does(in_format: InFormat) -> None:
@@ -152,6 +215,51 @@ def test_a_log_that_was_made_anew_is_refused_in_any_format(in_format: InFormat, 
         service.start().run()
 
 
+class Late:
+    """A transport that gets partition 1 assigned after the others."""
+
+    is_late = True
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def assignment(self) -> Sequence[Partition]:
+        return [each for each in self._inner.assignment() if each.number == 0 or not Late.is_late]
+
+
+@pytest.mark.parametrize("changed", [{"events": "mapped-1"}, {"strategy": "STRICT_SEQUENCE"}])
+def test_a_partition_that_comes_late_and_has_another_format_or_strategy_is_excluded_and_the_others_continue(
+    in_format: InFormat, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, changed: dict[str, str]
+) -> None:
+    service = in_format(FIRST_FORMAT)
+    service.tell("w", 2, partition=1)
+    service.start().run()
+    service.stop()
+    plan = service.plan
+    service.plan = replace(plan, **changed)
+    service.strategy = strategy_of(service.plan)
+    service.around_transport = Late  # type: ignore[assignment]  # It has the rest of the inner one.
+    service.tell("u", 1)
+    service.start().run()
+    service.retry.waits_for_people = True  # As after the first cycle of a worker.
+    monkeypatch.setattr(Late, "is_late", False)
+    service.tell("u", 2)
+    for _ in range(3):
+        service.cycle.run_once()
+    assert (set(service.cycle.partitions.owned), service.sequences("u")) == ({P0}, [1, 2])
+    excluded = service.cycle.partitions.postponed_takeovers.untaken[P1]
+    assert excluded.what == "storage"
+    assert "onfigure ipf again" in excluded.reason or "run SEQUENCE until nothing waits" in excluded.reason
+    assert caplog.text.count(f"{P1} is excluded until an operator acts") == 1
+    service.kill()
+    with pytest.raises(ConfigurationError):
+        service.start().run()  # A service does not start with a configuration that is refused for one of its partitions.
+    service.kill()
+
+
 class Queue:
     """A transport that knows the end of its log only once it reads, and whose last record may come again under a new offset."""
 
@@ -244,6 +352,8 @@ def test_what_waits_is_read_again_under_a_lost_storage_and_marked_once(in_format
 
 
 @pytest.mark.parametrize("source", ["", "topic group", "a queue type = 'x' AND events='y'", "events=x", "events=x topic group"])
-@pytest.mark.parametrize("events", [FIRST_FORMAT, "cloudevents", "package.module:Class-1"])
-def test_a_header_keeps_the_log_and_its_format(source: str, events: str) -> None:
-    assert source_of(Header("token", 0, source=named_source(source, events))) == (source, events)
+@pytest.mark.parametrize(
+    ("events", "mapping"), [(FIRST_FORMAT, ""), ("cloudevents", ""), ("mapped-1", "unit=key&id=a"), ("m:C-1?", "")]
+)
+def test_a_header_keeps_the_log_and_its_format(source: str, events: str, mapping: str) -> None:
+    assert source_of(Header("token", 0, source=named_source(source, events, mapping))) == (source, events, mapping)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from guardian.ports import Polled, Position, PublishRefused, Transport, TransportRefused, TransportUnavailable
 from notification_service.connectors.files.sink import FileTransport
 from resequencer.record import Partition
+from resequencer.storage_port import PartitionStore, Storage
 
 
 class Group:
@@ -157,6 +158,34 @@ def test_what_a_sink_without_a_marker_may_have_is_stored_with_the_mark_before_it
     service.kill()
     service.start().run()
     assert [(each.sequence, each.is_possible_duplicate) for each in service.told] == [(1, True)]
+
+
+def test_a_worker_that_reads_that_a_sink_is_new_while_another_one_publishes_changes_nothing(
+    service: Service, group: Group
+) -> None:
+    """It is paused in front of the storage: it would give output that the other one has published another number and the mark."""
+    service.put()
+    service.start().run()
+    service.tell("u", 1)
+    group.refusals = [PublishRefused("the group has moved on")]
+    service.cycle.run_once()
+    service.kill()
+
+    class Slow:
+        def __init__(self, inner: Storage) -> None:
+            self._inner = inner
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+        def open(self, partition: Partition) -> PartitionStore:
+            group.has_new_sink = False
+            return self._inner.open(partition)
+
+    group.has_new_sink = True
+    service.around_storage = Slow  # type: ignore[assignment]  # It has the rest of the inner one.
+    service.start().run()
+    assert [(each.number, each.is_possible_duplicate) for each in service.told] == [(f"{P0}#1", False)]
 
 
 def test_a_topic_that_was_made_anew_is_refused_with_what_to_do(service: Service, group: Group) -> None:

@@ -112,6 +112,16 @@ def test_only_what_a_record_below_the_heal_offset_caused_is_marked() -> None:
         assert POSSIBLE_DUPLICATE not in dict(output_record(1, what, 70).headers)
 
 
+def test_what_a_record_caused_that_was_requeued_from_a_marked_dead_letter_is_marked_once() -> None:
+    requeued = replace(RECORD, headers=(("requeued-possible-duplicate", b"true"),))
+    for heal_offset in (70, 71):
+        for what in (NOTIFICATION, PASSED, FACT):
+            left = output_record(1, replace(what, is_possible_duplicate=True), heal_offset)
+            assert left.headers == output_record(1, what, 71).headers
+        left = output_record(1, replace(LETTER, record=requeued), heal_offset)
+        assert [name for name, _ in left.headers].count(POSSIBLE_DUPLICATE) == 1
+
+
 def test_what_gets_a_new_number_is_marked_once() -> None:
     left = renumbered(renumbered(output_record(1, NOTIFICATION, 0), 2), 3)
     assert left.number == 3

@@ -160,6 +160,7 @@ class Plan(msgspec.Struct, frozen=True):
     region: RegionLimits = RegionLimits()
     takes_whole_batches: bool = False
     events: str = FIRST_FORMAT
+    mapping: str = ""
     replaced_events: str | None = None
     acknowledge_every_ms: int = 1_000
     first_sequence: int | None = 1
@@ -241,7 +242,8 @@ class Service:
         bounds = (plan.acknowledge_handled, plan.done_characters, plan.retention_ms, plan.portion_bytes)
         cycle_settings = CycleSettings(self.strategy.name, plan.batch_size, 0, *bounds)
         cycle_settings = msgspec.structs.replace(cycle_settings, region=plan.region, takes_whole_batches=plan.takes_whole_batches)
-        cycle_settings = msgspec.structs.replace(cycle_settings, events=plan.events, replaced_events=plan.replaced_events)
+        cycle_settings = msgspec.structs.replace(cycle_settings, events=plan.events, mapping=plan.mapping)
+        cycle_settings = msgspec.structs.replace(cycle_settings, replaced_events=plan.replaced_events)
         cycle_settings = msgspec.structs.replace(cycle_settings, acknowledge_every_ms=plan.acknowledge_every_ms)
         self._cycle = Cycle(self._servers, tools, cycle_settings)
         self._cycles = RegionCycles(self._cycle, self._servers, tools, self._wait)

@@ -754,14 +754,26 @@ PLANTED = (
         "except Exception as error:\n        if type(error)",
         ("tests/notification_service/events/test_own_format.py::test_what_it_raises_is_the_error_of_the_dead_letter",),
     ),
+    PlantedFault(
+        "requeued-unmarked",
+        "What follows from a dead letter that may be a repetition is marked, also after it was requeued.",
+        _CONTRACT.format("4. Envelopes: the records that come in"),
+        "notification_service/connectors/dead_letters/actions.py",
+        "if is_marked else ()",
+        "if not own else ()",
+        (
+            "tests/service/test_requeued_repetitions.py"
+            "::test_a_dead_letter_and_its_repetition_are_requeued_and_what_follows_from_the_second_is_marked",
+        ),
+    ),
     # Events of other formats
     PlantedFault(
         "another-format-begins",
         "What is stored in one format of events is not continued in another one.",
         _CONTRACT.format("19. Events of other formats"),
         "guardian/partitions.py",
-        "if header.is_empty or stored == settings.events or not self._storage.is_durable:",
-        "if header.is_empty or stored == settings.events or self._storage.is_durable:",
+        "if store.header.is_empty or stored == settings.events or not self._storage.is_durable:",
+        "if store.header.is_empty or stored == settings.events or self._storage.is_durable:",
         ("tests/guardian/test_another_format.py::test_a_start_is_refused_while_something_waits_and_also_while_nothing_does",),
     ),
     PlantedFault(

@@ -89,6 +89,7 @@ class StorageContract:
         assert (store.header.commit, store.header.highest_number, store.header.heal_offset) == (0, 0, 0)
         assert store.header.history == ()
         assert (list(store.waiting()), list(store.pending())) == ([], [])
+        assert not store.has_units()
 
     def test_a_load_returns_the_units_that_exist_and_no_others(self, store):
         put(store, idle("a"), idle("b"))
@@ -443,6 +444,25 @@ class StorageContract:
         expire_all(store, 10**15)
         assert store.load(["a", "b"]).keys() == {"a"}
         assert list(store.waiting()) == [("a", WAITS)]
+
+    def test_whether_any_unit_is_stored_is_known_to_the_next_owner_until_the_last_one_went(self, harness, storage, store):
+        put(store, added=(Pending(1, b"one"),), highest_number=1)
+        assert not store.has_units()
+        put(store, idle("a"), waiting("b"))
+        taken = harness.make().open(PARTITION)
+        with pytest.raises(OwnershipLost):
+            store.has_units()
+        for change in ((), (idle("b"),)):
+            put(taken, *change)
+            expire_all(taken, -1)
+            assert taken.has_units()
+        put(taken, waiting("a"))
+        expire_all(taken, 10**15)
+        assert taken.has_units()
+        put(taken, idle("a"), caught_up_ms=10**15)
+        expire_all(taken, 10**15)
+        put(taken)
+        assert not taken.has_units()
 
     def test_a_change_postpones_the_end_of_a_unit(self, store):
         put(store, idle("a"), idle("b"))

@@ -101,6 +101,9 @@ class WholeFilePartitionStore:
     def waiting(self) -> Sequence[tuple[str, Waits]]:
         return [(name, unit.waits) for name, unit in self._checked().units.items() if unit.waits is not None]
 
+    def has_units(self) -> bool:
+        return bool(self._checked().units)
+
     def pending(self) -> Sequence[Pending]:
         return [Pending(number, body) for number, body in sorted(self._checked().pending.items())]
 

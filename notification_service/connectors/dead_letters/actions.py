@@ -13,7 +13,11 @@ from guardian.headers import (
     DEAD_LETTER_SOURCE_POSITION,
     DEAD_LETTER_VALUE_LENGTH,
     DEAD_LETTER_VALUE_SHA256,
+    MARKED,
+    POSSIBLE_DUPLICATE,
     REQUEUED_FROM,
+    REQUEUED_MARK,
+    REQUEUED_POSSIBLE_DUPLICATE,
     find_unit,
     own_texts,
 )
@@ -196,9 +200,12 @@ class StoredDeadLetter(msgspec.Struct, frozen=True):
 
     @property
     def headers_to_requeue(self) -> Headers:
-        """The original record's headers, with a new `requeued-from` in place of one from an earlier requeue."""
-        kept = tuple(each for each in self.letter.record.headers if each[0] != REQUEUED_FROM)
-        return (*kept, (REQUEUED_FROM, self.number.encode()))
+        """The original record's headers, with those of a requeue in place of those of an earlier one."""
+        own = self.letter.record.headers
+        kept = tuple(each for each in own if each[0] not in (REQUEUED_FROM, REQUEUED_POSSIBLE_DUPLICATE))
+        is_marked = (POSSIBLE_DUPLICATE, MARKED) in self.headers[len(own) :]
+        mark = (REQUEUED_MARK,) if is_marked else ()
+        return (*kept, *mark, (REQUEUED_FROM, self.number.encode()))
 
     @property
     def value_to_requeue(self) -> bytes | None:

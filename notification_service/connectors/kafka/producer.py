@@ -124,6 +124,7 @@ _CLOSE_SECONDS = 1
 
 _OF_A_TIME = re.compile(r"\bTimestamp -?\d+ of message\b|\binvalid timestamp\b")
 """What the brokers write of records whose timestamps their topic does not take. No topic's name has a blank."""
+_TAKEN_TIMES = re.compile(r"\bshould be within \[(-?\d+), (-?\d+)\]")
 
 
 class NotTaken(Exception):
@@ -146,6 +147,12 @@ class NotTaken(Exception):
         """
         is_one = isinstance(self.error, errors.InvalidTimestampError)
         return is_one or (isinstance(self.error, errors.InvalidRecordError) and _OF_A_TIME.search(str(self.error)) is not None)
+
+    @property
+    def taken_times(self) -> range:
+        """The timestamps that the topic took when it refused this one, as far as the brokers say it; empty if they do not."""
+        found = _TAKEN_TIMES.search(str(self.error))
+        return range(int(found[1]), int(found[2]) + 1) if found else range(0)
 
 
 class TransactionalProducer:

@@ -67,7 +67,8 @@ class Fitting:
     def replace(self, output: Sequence[OutputRecord], records: list[ProducerRecord], error: NotTaken) -> None:
         """Replace what the brokers have refused among the records for this output: by a dead letter.
 
-        A topic may refuse timestamps (message.timestamp.before.max.ms and after.max.ms). Then all records get that of sending.
+        A topic may refuse timestamps (message.timestamp.before.max.ms and after.max.ms). Then these records get that of sending,
+        and all of them if the brokers do not say which.
 
         Raises:
             TransportRefused: There is nothing smaller.
@@ -78,7 +79,11 @@ class Fitting:
             return
         if all(each.timestamp is None for each in records):
             raise to_transport_error("the output", error.error) from error
-        records[:] = [each._replace(timestamp=None) for each in records]
+        is_known = error.at < len(records) and records[error.at].timestamp is not None
+        taken = error.taken_times if is_known else range(0)
+        for at, each in enumerate(records):
+            if each.timestamp is not None and (at == error.at or each.timestamp not in taken):
+                records[at] = each._replace(timestamp=None)
 
     def _instead(self, output: OutputRecord, record: ProducerRecord, error: NotTaken) -> ProducerRecord:
         self.look()

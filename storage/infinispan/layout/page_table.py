@@ -73,6 +73,10 @@ class PageTable:
         """Whether no idle unit in the page changed after `until`, as of the writing of the page."""
         return self._pages[page].row.latest <= until
 
+    def has_any_since(self, until: int) -> bool:
+        """Whether a page that has live copies had idle units that changed after `until`."""
+        return any(not (self.is_empty(page) or self.is_old(page, until)) for page in self._pages)
+
     def is_needed(self, page: int) -> bool:
         """Whether the page is needed however old it is: a unit waits in it, was changed since, or is spared."""
         return self._pages[page].waiting > 0 or page in self._pins

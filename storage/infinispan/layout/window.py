@@ -89,6 +89,10 @@ class Window:
         recent = self._recent.get(unit)
         return recent.changes[-1][1] if recent is not None else None
 
+    def has_any(self, forgotten: ExpiredUnits) -> bool:
+        """Whether any unit of the window has not expired."""
+        return any(not forgotten.has(recent.changes[-1][1]) for recent in self._recent.values())
+
     def find_bases(self, unit: str) -> Sequence[int] | None:
         """Return the pages that may contain the unit, the newest first; None if only the unit index knows them."""
         recent = self._recent.get(unit)

@@ -209,6 +209,9 @@ class StruckStore:
     def waiting(self) -> Sequence[tuple[str, Waits]]:
         return self._around("waiting", self._inner.waiting)
 
+    def has_units(self) -> bool:
+        return self._around("has_units", self._inner.has_units)
+
     def pending(self) -> Sequence[Pending]:
         return self._around("pending", self._inner.pending)
 

@@ -131,10 +131,16 @@ def test_only_our_headers_go_even_where_the_record_had_some_of_their_names(setti
     assert records(settings)[0].headers == (*headers[:2], ("requeued-from", b"T-0#8"))
 
 
-def test_a_mark_behind_our_headers_goes_too(settings):
-    set_aside(settings, letter(1, **{"possible-duplicate": "true"}))
+def test_a_mark_behind_our_headers_goes_along_as_long_as_the_dead_letter_has_it(settings):
+    requeued = ("requeued-possible-duplicate", b"true")
+    set_aside(settings, letter(1, **{"possible-duplicate": "true"}), letter(2, headers=(requeued,)))
+    set_aside(settings, letter(3, headers=(("possible-duplicate", b"true"),)))
     DeadLetterStore(settings).call()
-    assert [name for name, _ in records(settings)[0].headers] == ["schema-version", "requeued-from"]
+    assert [each.headers[:-1] for each in records(settings)] == [
+        (("schema-version", b"2"), requeued),
+        (),
+        (("possible-duplicate", b"true"),),
+    ]
 
 
 def test_each_goes_to_the_partition_that_it_came_from_in_the_order_in_which_it_was_set_aside(settings):

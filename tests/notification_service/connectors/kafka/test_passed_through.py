@@ -100,7 +100,9 @@ def test_one_with_too_large_headers_is_a_dead_letter_that_names_where_it_came_fr
 
 @pytest.mark.parametrize("refused", [1, 3])
 @pytest.mark.parametrize("config", ["message.timestamp.before.max.ms", "message.timestamp.after.max.ms"])
-def test_timestamps_that_the_topic_refuses_are_replaced_by_those_of_sending(stage: KafkaStage, config: str, refused: int) -> None:
+def test_timestamps_that_the_topic_refuses_are_replaced_by_those_of_sending_and_no_others(
+    stage: KafkaStage, config: str, refused: int
+) -> None:
     with closing(stage.kafka.admin()) as admin:
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, stage.topics.notifications, {config: str(3_600_000)})])
     worker = stage.worker()
@@ -113,8 +115,8 @@ def test_timestamps_that_the_topic_refuses_are_replaced_by_those_of_sending(stag
     worker.publish(stage.partitions[0], stamped(3, now), *odd, dead)
     left = stage.outputs()
     assert [each.value for each in left] == [b"%d" % number for number in range(1, 4 + refused)]
-    assert [each.timestamp for each in left[:2]] == [now, now]
-    assert all(now <= each.timestamp < now + 3_600_000 for each in left)
+    assert [each.timestamp for each in left[:3]] == [now, now, now]
+    assert all(now < each.timestamp < now + 3_600_000 for each in left[3:])
     assert [each.value for each in stage.outputs(Channel.DEAD_LETTERS)] == [b"dead"]
 
 

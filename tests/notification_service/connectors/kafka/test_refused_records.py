@@ -3,10 +3,15 @@
 from collections.abc import Callable, Sequence
 
 import pytest
+from harness.service_under_test import FakeClock
 from kafka import TopicPartition, errors
 from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
 
+from notification_service.connectors.kafka.core.records import ProducerRecord
 from notification_service.connectors.kafka.producer import NotTaken, _raise_failure
+from notification_service.connectors.kafka.settings import KafkaSettings, KafkaTopics
+from notification_service.connectors.kafka.sink import Fitting
+from notification_service.connectors.kafka.topics import Topics
 
 NO_KEY = "Compacted topic cannot accept message without key in topic partition order-timestamps-0."
 TOO_OLD = "Timestamp 1000000000000 of message with offset 0 is out of range. The timestamp should be within [1, 2]"
@@ -62,4 +67,25 @@ def test_what_was_not_sent_when_the_brokers_refused_a_record_is_not_accused(inno
     ],
 )
 def test_a_topic_named_after_timestamps_makes_no_error_one_of_a_timestamp(error: Exception, is_for_its_time: bool) -> None:
-    assert refused_among([future_of(answered(lambda _: error))]).is_for_its_time is is_for_its_time
+    refused = refused_among([future_of(answered(lambda _: error))])
+    assert refused.is_for_its_time is is_for_its_time
+    assert refused.taken_times == (range(1, 3) if "within" in str(error) else range(0))
+
+
+@pytest.mark.parametrize(
+    ("at", "text", "remaining"),
+    [
+        (0, TOO_OLD, [None, 1, 2, None]),
+        (3, TOO_OLD, [None, 1, 2, None]),
+        (1, TOO_OLD, [None, None, 2, None]),  # It was within the times of a moment ago.
+        (0, "One or more records have been rejected due to invalid timestamp", [None] * 4),
+        (4, TOO_OLD, [None] * 4),
+    ],
+)
+def test_only_timestamps_that_the_topic_refuses_are_replaced_if_the_brokers_name_those_that_it_takes(
+    at: int, text: str, remaining: list[int | None]
+) -> None:
+    records = [ProducerRecord("out", None, (), None, timestamp=each) for each in (0, 1, 2, 3, None)]
+    settings = KafkaSettings(KafkaTopics("in", "out", "dead"), {}, {})
+    Fitting(settings, Topics(settings), FakeClock()).replace([], records, NotTaken(at, errors.InvalidTimestampError(text)))
+    assert [each.timestamp for each in records] == [*remaining, None]
