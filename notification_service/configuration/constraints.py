@@ -391,7 +391,6 @@ def broken_constraints(values: Values) -> Iterator[ConfigurationError]:
 def doubtful_constraints(values: Values) -> tuple[str, ...]:
     """Return warnings, a sentence each: settings that are allowed but may not be intended."""
     return (
-        *_long_deadline(values),
         *_nothing_learned(values),
         *_several_partitions(values),
         *_nothing_kept(values),
@@ -399,14 +398,6 @@ def doubtful_constraints(values: Values) -> tuple[str, ...]:
         *doubtful_bridges(values),
         *_passwords_in_clear(values),
     )
-
-
-def _long_deadline(values: Values) -> Iterator[str]:
-    if deadline_ms(values) > values[_IDLE]:
-        yield (
-            f"{_IDLE}: is below the deadline of {deadline_ms(values) / 1_000:g} s that a stashed envelope may wait; "
-            "units with stashed envelopes stay active longer anyway"
-        )
 
 
 def _nothing_learned(values: Values) -> Iterator[str]:
