@@ -16,7 +16,7 @@ from tests.notification_service.connectors.kafka.stage import KafkaStage
 pytestmark = pytest.mark.slow
 
 
-def told(stage: KafkaStage) -> list[str]:
+def notified(stage: KafkaStage) -> list[str]:
     """Return the units of the notifications, in order."""
     return [each.key.decode() for each in stage.outputs()]
 
@@ -42,7 +42,7 @@ def test_where_retention_took_only_what_was_done_reading_goes_on_behind_it(kafka
             admin.delete_records({TopicPartition(*stage.partitions[0]): 2})
         stage.send(envelope("d", 1))
         live(stage)
-        assert told(stage) == [*"abcd"]
+        assert notified(stage) == [*"abcd"]
 
 
 def test_a_log_that_lost_its_tail_is_refused_where_something_was_done_there(struck_server: Callable[..., Any]) -> None:
@@ -54,7 +54,7 @@ def test_a_log_that_lost_its_tail_is_refused_where_something_was_done_there(stru
         kept = segment.stat().st_size
         stage.send(*(envelope(f"done{number}", 1) for number in range(8)))
         live(stage)
-        assert len(told(stage)) == 8
+        assert len(notified(stage)) == 8
         broker.stop()
         with segment.open("r+b") as file:
             file.truncate(kept)
@@ -63,4 +63,4 @@ def test_a_log_that_lost_its_tail_is_refused_where_something_was_done_there(stru
         assert len(stage.inputs()) == 7
         with pytest.raises(TransportRefused, match="it was read up to offset 9, but its log ends at 7"):
             live(stage)
-        assert len(told(stage)) == 8
+        assert len(notified(stage)) == 8
