@@ -4,16 +4,18 @@ import json
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from importlib.metadata import packages_distributions
+from pathlib import Path
 from typing import NamedTuple
 
+from notification_service.aggregation.settings import AggregationSettings
 from notification_service.bridge.settings import SourceKind, StartKind
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.schema import ConfigurationRefused
-from notification_service.configuration.sections import TransportType
+from notification_service.configuration.schema import ConfigurationRefused, path_of
+from notification_service.configuration.sections import Ingress, Notifications, Storages, TransportType
 from notification_service.configuration.storages import storage_kind
 from notification_service.configuration.transports import (
     is_region,
@@ -76,20 +78,57 @@ group of them.
 """
 
 
-def directories_are_writable(configuration: Configuration) -> None:
-    """Raise OSError for the first directory that is not writable. None is created: the nearest existing parent is checked."""
-    notification, aggregation = configuration.notification, configuration.aggregation
-    writes_facts = configuration.counts_payments and notification.transport is TransportType.FILE
-    counts, bridge = aggregation.worker_count > 0, configuration.bridge
-    for directory in (
-        *(notification.run_directory, notification.output_directory, configuration.storage.embedded_file.parent),
-        *([aggregation.facts_directory] if writes_facts else []),
-        *([aggregation.directory] if counts else []),
-        *([configuration.ingress.file_directory] if bridge.is_enabled and bridge.start is StartKind.FILE else []),
-    ):
-        existing = next(each for each in (directory, *directory.absolute().parents) if each.exists())
-        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-            raise PermissionError(None, "cannot be written to", str(directory))
+def directories_are_usable(configuration: Configuration) -> Sequence[str]:
+    """Check the directories that the service reads or writes. None is made: of a missing one its nearest parent is checked.
+
+    Raises:
+        ExceptionGroup: It holds one ConfigurationError for each that cannot be used, but for those below another one.
+    """
+    problems: dict[Path, ConfigurationError] = {}
+    for key, directory, rights in _directories(configuration):
+        if not any(directory.is_relative_to(each) for each in problems):
+            existing = next(each for each in (directory, *directory.absolute().parents) if os.path.exists(each))
+            why = "not a directory" if not existing.is_dir() else _denied(existing, rights if existing == directory else os.W_OK)
+            if why:
+                text = (
+                    f"{directory} cannot be used: {existing} is {why}; make it usable for the service, or name another directory"
+                )
+                problems[directory] = ConfigurationError(key, text)
+    if problems:
+        raise ExceptionGroup("refused", list(problems.values()))
+    ingress, run_directory = configuration.ingress, configuration.notification.run_directory
+    directory = ingress.file_directory
+    if ingress.transport is not TransportType.FILE or directory.exists() or directory.is_relative_to(run_directory):
+        return ()
+    return (f"{path_of(Ingress, 'file_directory')}: {directory} does not exist; a start makes it, empty",)
+
+
+def _directories(configuration: Configuration) -> Iterator[tuple[str, Path, int]]:
+    """Yield each directory with its key, and with the rights that are needed of it (access(2)). The run directory is first."""
+    ingress, notification, aggregation = configuration.ingress, configuration.notification, configuration.aggregation
+    bridge = configuration.bridge
+    yield path_of(Notifications, "run_directory"), notification.run_directory, os.W_OK
+    yield path_of(Notifications, "output_directory"), notification.output_directory, os.W_OK
+    file = configuration.storage.embedded_file
+    if storage_kind(configuration).find_file is not None and os.path.exists(file.parent):  # The storage reports a missing one.
+        yield path_of(Storages, "embedded_file"), file.parent, os.W_OK
+    if configuration.counts_payments and notification.transport is TransportType.FILE:
+        yield path_of(AggregationSettings, "facts_directory"), aggregation.facts_directory, os.W_OK
+    if aggregation.worker_count:
+        yield path_of(AggregationSettings, "directory"), aggregation.directory, os.W_OK
+    is_read, is_archived = ingress.transport is TransportType.FILE, ingress.archive_every_ms is not None
+    is_written = is_archived or (bridge.is_enabled and bridge.start is StartKind.FILE)
+    if is_read or is_written:
+        rights = (os.R_OK if is_read else 0) | (os.W_OK if is_written else 0)
+        yield path_of(Ingress, "file_directory"), ingress.file_directory, rights
+    if is_archived:
+        yield path_of(Ingress, "archive_directory"), ingress.archive_directory, os.W_OK
+
+
+def _denied(directory: Path, rights: int) -> str | None:
+    """Return what cannot be done with a directory, None if all of the rights are there."""
+    denied = ((os.R_OK, "not readable"), (os.W_OK, "not writable"))
+    return next((why for right, why in denied if rights & right and not os.access(directory, right | os.X_OK)), None)
 
 
 def storage_is_usable(configuration: Configuration) -> Sequence[str]:
@@ -231,7 +270,7 @@ def topics_of_stores_are_usable(configuration: Configuration) -> Sequence[str]:
 
 
 PROBES: tuple[Probe, ...] = (
-    directories_are_writable,
+    directories_are_usable,
     storage_is_usable,
     kafka_is_usable,
     jms_is_usable,

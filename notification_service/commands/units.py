@@ -131,7 +131,9 @@ def _list(arguments: Namespace, sources: Sources, view: StorageView | None) -> E
     is_filtered = bool(arguments.beginning or arguments.waits_for or arguments.older_than)
     count = f"{total:,} of {counted(read, 'waiting unit')} match" if is_filtered else counted(total, "waiting unit")
     of_all = "" if len(shown) == total else f", the {len(shown)} oldest are shown (--limit)"
-    source = f"the workers' last reports alone: {NOT_STORED}" if view is None else str(arguments.partition or "the storage")
+    source = f"{arguments.partition or 'the storage'} of {arguments.config}"
+    if view is None:
+        source = f"the last reports of the workers of {arguments.config} alone: {NOT_STORED}"
     say(f"{count}{',' if is_filtered else ''} in {source}{of_all}")
     if (hindrance := find_service_hindrance(report)) is not None:
         say(hindrance)
@@ -196,7 +198,10 @@ def _line(each: UnitWait, now: Instant) -> str:
 
 
 def _show(arguments: Namespace, sources: Sources, view: StorageView | None) -> ExitCode:
-    """Print the story. Exit code 0 only if something of the unit is known; 4 if a problem may have hidden it."""
+    """Print the story. Exit code 0 only if something of the unit is known; 4 if a problem may have hidden it.
+
+    The configuration is named where nothing is known: it may be another service's.
+    """
     since = None if arguments.all else sources.clock.now() - DAY_MS
     search = Search(since, _ALL_SECONDS if arguments.all else _SECONDS, (), arguments.partition)
     story = find_story(sources, nullcontext(view), arguments.unit, search)
@@ -206,6 +211,7 @@ def _show(arguments: Namespace, sources: Sources, view: StorageView | None) -> E
         sys.stdout.write("".join(printable(line) + "\n" for line in story_lines(story)))
     if story.is_known:
         return ExitCode.DONE
+    say(f"nothing is known of {story.unit} with the configuration {arguments.config}")
     return ExitCode.OUT_OF_REACH if story.problems and view is not None else ExitCode.FAILED
 
 

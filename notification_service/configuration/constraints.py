@@ -1,10 +1,10 @@
 """The rules that hold between keys. A constraint is checked only if each of its keys has a valid value."""
 
 import ipaddress
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from notification_service.aggregation.settings import AggregationSettings, AggregationWorkerSettings
-from notification_service.bridge.settings import BridgeSettings
+from notification_service.configuration.event_constraints import EVENT_CONSTRAINTS, doubtful_events
 from notification_service.configuration.kafka_client_options import CONSUMER_CLIENTS
 from notification_service.configuration.region_constraints import (
     BRIDGE_CONSTRAINTS,
@@ -17,24 +17,14 @@ from notification_service.configuration.sections import Ingress, Notifications, 
 from notification_service.configuration.storages import ARCHIVABLE, STORAGE_TYPE, kind_named
 from notification_service.console.access.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
 from notification_service.delivery.settings import DeliverySettings, WorkerSettings
-from notification_service.events.mapped import DIGEST, KEY, POSITION, Mapping
-from notification_service.events.own_data import LATEST_OBJECTS_NAME, NO_DATA_NAME
-from notification_service.events.pass_through import PASS_THROUGH, PAYMENTS
-from notification_service.events.settings import IPF, MAPPED, EventsSettings
 from resequencer.errors import ConfigurationError
 from resequencer.settings import LEARNED, LearnedTimeout, ResequencerSettings
-from resequencer.strategies.window import OrderBy
 
 MAX_DEADLINE_MS = 30 * 86_400_000
 
 _INGRESS_TRANSPORT = path_of(Ingress, "transport")
 _TRANSPORT = path_of(Notifications, "transport")
 _STRATEGY = path_of(Resequencers, "strategy")
-_ORDER_BY = path_of(Resequencers, "order_by")
-_FORMAT = path_of(EventsSettings, "format")
-_UNIT, _ID, _PREVIOUS = path_of(Mapping, "unit"), path_of(Mapping, "id"), path_of(Mapping, "previous")
-_HANDLER = path_of(Notifications, "handler")
-_HAS_BRIDGE = path_of(BridgeSettings, "is_enabled")
 _PROCESSING = path_of(Resequencers, "processing_timeout_ms")
 _HANDLING = path_of(Resequencers, "handling_limit_ms")
 _THREADS = path_of(Resequencers, "handling_threads")
@@ -43,7 +33,6 @@ _ATTEMPTS = path_of(Resequencers, "max_attempts")
 _BACKOFF = path_of(Resequencers, "backoff_factor")
 _IDLE = path_of(Resequencers, "idle_timeout_ms")
 _STASH = path_of(Resequencers, "stash_timeout_ms")
-_PARTS = path_of(Resequencers, "required_parts")
 _WINDOW = path_of(Resequencers, "reorder_window_ms")
 _AT_LEAST = path_of(LearnedTimeout, "at_least_ms")
 _AT_MOST = path_of(LearnedTimeout, "at_most_ms")
@@ -72,7 +61,6 @@ _GROUP_TOPICS = {
     path_of(AggregationSettings, "reports_topic"): "the reports on groups",
     path_of(AggregationSettings, "dead_letters_topic"): "commands of groups that cannot be applied",
 }
-_STORES = path_of(AggregationSettings, "stores")
 _AGGREGATION_WORKERS = path_of(AggregationWorkerSettings, "count")
 _DIRECTORIES = (
     path_of(Ingress, "file_directory"),
@@ -131,124 +119,8 @@ def _is_not_also(path: str, other: str, why: str) -> Constraint:
     )
 
 
-def _needs_ipf(path: str, needs: Callable[[str], bool], problem: str) -> Constraint:
-    return Constraint((path, _FORMAT), lambda values: values[_FORMAT] == IPF or not needs(values[path]), problem)
-
-
-def _is_mapped(path: str, key: str, needs: Callable[[Values], bool], what: str) -> Constraint:
-    return Constraint(
-        (path, _FORMAT, _STRATEGY, _ORDER_BY, key),
-        lambda values: values[_FORMAT] != MAPPED or values[key] is not None or not needs(values),
-        f"{what}: give {key}",
-    )
-
-
-def _counts_payments(values: Values) -> bool:
-    """Whether facts are made of payments. Without payments only stores of users' own are of use."""
-    has_payments = values[_FORMAT] == IPF and values[_HANDLER] != PASS_THROUGH
-    return has_payments or any(path.startswith(f"{_STORES}.") for path in values)
-
-
-def _orders_by_number(values: Values) -> bool:
-    by_number = bool(values[_STRATEGY] == "WINDOW" and values[_ORDER_BY] == OrderBy.SEQUENCE)
-    return by_number or values[_STRATEGY] in ("SEQUENCE", "STRICT_SEQUENCE")
-
-
-def _orders_by_time(values: Values) -> bool:
-    return bool(values[_STRATEGY] == "WINDOW" and values[_ORDER_BY] == OrderBy.TIME)
-
-
-def _orders_by_links(values: Values) -> bool:
-    return bool(values[_STRATEGY] == "PREVIOUS")
-
-
-_DATA_HANDLER = path_of(Notifications, "data_handler")
-_EVENTS_CONSTRAINTS = (
-    _needs_ipf(
-        _HANDLER,
-        lambda handler: handler == PAYMENTS,
-        f"is {PAYMENTS} (the default), which handles only events.format = ipf; set {PASS_THROUGH} to send records on as they "
-        "came, or a class of your own (package.module:Class)",
-    ),
-    _needs_ipf(
-        _DATA_HANDLER,
-        lambda name: name == LATEST_OBJECTS_NAME,
-        f"is {LATEST_OBJECTS_NAME}, which keeps those of payments, which only events.format = ipf brings; set {NO_DATA_NAME}, or "
-        "a class of your own (package.module:Class)",
-    ),
-    Constraint(
-        (_DATA_HANDLER, _HANDLER),
-        lambda values: values[_DATA_HANDLER] != NO_DATA_NAME or values[_HANDLER] != PAYMENTS,
-        f"is none, but handler = {PAYMENTS} reports what was kept: set latest-objects, or a data handler of your own",
-    ),
-    _needs_ipf(
-        _STRATEGY,
-        lambda strategy: strategy.startswith("FULL_PAIN001"),
-        "waits for the parts of payments, which only events.format = ipf brings; "
-        "choose SEQUENCE, STRICT_SEQUENCE, COMPLETE, PREVIOUS or WINDOW",
-    ),
-    _needs_ipf(
-        _STASH,
-        lambda timeout: timeout == LEARNED,
-        "is learned, from the archived envelopes of payments, which only events.format = ipf brings; set a duration, or null",
-    ),
-    Constraint(
-        (_HAS_FACTS, _FORMAT, _HANDLER),
-        lambda values: not values[_HAS_FACTS] or _counts_payments(values),
-        f"is true, but only {_FORMAT} = ipf brings payments to count, and {_HANDLER} = {PASS_THROUGH} reports none: set it to "
-        f"false, or configure a store of your own in {_STORES}",
-    ),
-    _is_mapped(_STRATEGY, path_of(Mapping, "sequence"), _orders_by_number, "orders by numbers, and none is mapped"),
-    _is_mapped(_STRATEGY, path_of(Mapping, "time"), _orders_by_time, "orders by times, and none is mapped"),
-    _is_mapped(
-        _STRATEGY, path_of(Mapping, "type"), lambda values: values[_STRATEGY] == "COMPLETE", "waits for parts, and none is mapped"
-    ),
-    _is_mapped(_STRATEGY, _PREVIOUS, _orders_by_links, "orders by the event before each, and none is mapped"),
-    Constraint(
-        (_ID, _STRATEGY, _FORMAT),
-        lambda values: values[_FORMAT] != MAPPED or not _orders_by_links(values) or values[_ID] not in (None, POSITION, DIGEST),
-        "gives no id that another event could name, as strategy = PREVIOUS needs: give the place of the id",
-    ),
-    Constraint(
-        (_PREVIOUS, _ID, _STRATEGY, _FORMAT),
-        lambda values: (
-            values[_FORMAT] != MAPPED
-            or not _orders_by_links(values)
-            or values[_PREVIOUS] is None
-            or values[_PREVIOUS] != values[_ID]
-        ),
-        f"is the place of {_ID} too, so each event would name itself as the one before it: give another place",
-    ),
-    Constraint(
-        (_STRATEGY, _FORMAT),
-        lambda values: values[_FORMAT] != IPF or not _orders_by_links(values),
-        "is PREVIOUS, and data envelopes do not name the one before them: choose another one",
-    ),
-    Constraint(
-        (_ORDER_BY, _STRATEGY, _FORMAT),
-        lambda values: values[_FORMAT] != IPF or not _orders_by_time(values),
-        "is time, which data envelopes do not bring: set order-by = sequence",
-    ),
-    Constraint(
-        (_PARTS, _STRATEGY),
-        lambda values: values[_STRATEGY] != "COMPLETE" or bool(values[_PARTS]),
-        "is empty, but strategy = COMPLETE waits for the parts that this key names: give at least one",
-    ),
-    Constraint(
-        (_PARTS, _STRATEGY),
-        lambda values: values[_STRATEGY] != "COMPLETE" or not any("," in part for part in values[_PARTS]),
-        "has a name with a comma, which separates the names of missing parts in the mark incomplete: give names without commas",
-    ),
-    Constraint(
-        (_ID, path_of(Mapping, "sequence"), _FORMAT),
-        lambda values: values[_FORMAT] != MAPPED or values[_ID] is not None or values[path_of(Mapping, "sequence")] is not None,
-        "is null, and no sequence is mapped, so nothing identifies an event: give its place, or position (no record is a "
-        "duplicate) or digest (equal contents are one event)",
-    ),
-)
-
 CONSTRAINTS = (
-    *_EVENTS_CONSTRAINTS,
+    *EVENT_CONSTRAINTS,
     _has_its_keys("FULL_PAIN001_AND_CUSTOM_DATA", path_of(Resequencers, "custom_data_keys")),
     _has_its_keys("FULL_PAIN001_AND_PDS_DATA", path_of(Resequencers, "pds_data_keys")),
     Constraint(
@@ -393,9 +265,8 @@ def broken_constraints(values: Values) -> Iterator[ConfigurationError]:
 def doubtful_constraints(values: Values) -> tuple[str, ...]:
     """Return warnings, a sentence each: settings that are allowed but may not be intended."""
     return (
-        *_long_deadline(values),
         *_nothing_learned(values),
-        *_several_partitions(values),
+        *doubtful_events(values),
         *_nothing_kept(values),
         *_idle_threads(values),
         *doubtful_regions(values),
@@ -404,29 +275,11 @@ def doubtful_constraints(values: Values) -> tuple[str, ...]:
     )
 
 
-def _long_deadline(values: Values) -> Iterator[str]:
-    if deadline_ms(values) > values[_IDLE]:
-        yield (
-            f"{_IDLE}: is below the deadline of {deadline_ms(values) / 1_000:g} s that a stashed envelope may wait; "
-            "units with stashed envelopes stay active longer anyway"
-        )
-
-
 def _nothing_learned(values: Values) -> Iterator[str]:
     if values[_STASH] == LEARNED and values[_INGRESS_TRANSPORT] == "file":
         yield (
             f"{_STASH}: is learned, and {_INGRESS_TRANSPORT} is file: files have no arrival times, so only deadlines that "
             "were learned on Kafka count, if the lookups have any"
-        )
-
-
-def _several_partitions(values: Values) -> Iterator[str]:
-    """Return what is not certain of units that a mapping finds elsewhere than in the key. The bridge keys by the mapping."""
-    is_placed_by_key = values[_INGRESS_TRANSPORT] in ("kafka", "file") and not values[_HAS_BRIDGE]
-    if values[_FORMAT] == MAPPED and values[_UNIT] != KEY and is_placed_by_key:
-        yield (
-            f"{_UNIT}: is {values[_UNIT]}: records have their partition by their key, and only events of one partition are in "
-            "order. Let producers use the unit as the key; `status` counts records whose key is another one than before"
         )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from notification_service.configuration.schema import path_of, settings_from
-from notification_service.configuration.sections import Resequencers, Sections, StorageType
+from notification_service.configuration.sections import Resequencers, Sections, Storages, StorageType
 from resequencer.errors import ConfigurationError
 from resequencer.record import Partition
 from resequencer.storage_port import Storage
@@ -39,7 +39,7 @@ class StorageKind(NamedTuple):
     settings of the storage, and raises ConfigurationError if one cannot be used, as `make` and `open_view` do.
 
     `preflight` tries what the service will need, changes nothing, and returns what the user should know, a sentence each. It
-    raises StorageUnavailable or StorageRefused as the service would meet them, or an OSError that names a path.
+    raises StorageUnavailable or StorageRefused as the service would meet them, or a ConfigurationError that names a key.
 
     `open_view` is None if no other program can read the storage. `find_file` gives the file that one service alone may use.
     `find_progress` tells how far a partition is handled; without it, only the input of a kind that is not durable can be
@@ -88,7 +88,7 @@ def _preflight_embedded(sections: Sections) -> Sequence[str]:
 
     Raises:
         StorageUnavailable, StorageRefused: As the service would meet them.
-        OSError: Its directory is missing, and is not the run directory, which the service makes.
+        ConfigurationError: Its directory is missing, and is not the run directory, which the service makes.
     """
     from storage.embedded.database import Database
 
@@ -97,7 +97,8 @@ def _preflight_embedded(sections: Sections) -> Sequence[str]:
         with closing(Database(file, _BUSY_TIMEOUT_MS)) as database, database.writing():
             pass
     elif not file.parent.is_dir() and file.parent != sections.notification.run_directory:
-        raise FileNotFoundError(None, "does not exist; create it, or mount the file system that holds it", str(file.parent))
+        problem = f"{file.parent} does not exist; create it, or mount the file system that holds it"
+        raise ConfigurationError(path_of(Storages, "embedded_file"), problem)
     return ()
 
 

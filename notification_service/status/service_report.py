@@ -30,6 +30,8 @@ _BY_URGENCY = (
 )
 """A service is in the first of these states that any of its workers is in, so it is ready only if all are."""
 _OLDEST = 10
+_FEWEST_DEAD_LETTERS = 10
+"""So few dead letters are no pattern."""
 
 
 class ServiceReport(msgspec.Struct, frozen=True):
@@ -53,7 +55,10 @@ def service_report(reports: Sequence[StatusReport], now: Instant, *, is_running:
     states = [state_of(each, now, is_running=is_running) for each in reports]
     reports = [_without_lag(each) if state == STALE else each for state, each in zip(states, reports, strict=True)]
     state = min(states, key=_BY_URGENCY.index)
-    return ServiceReport(state, _whole(reports, _first_reason(state, states, reports)), tuple(zip(states, reports, strict=True)))
+    whole = _whole(reports, _first_reason(state, states, reports))
+    if (note := _find_dead_letters_note(whole)) is not None:
+        whole = msgspec.structs.replace(whole, notes=(*whole.notes, note))
+    return ServiceReport(state, whole, tuple(zip(states, reports, strict=True)))
 
 
 def state_of(report: StatusReport | None, now: Instant, *, is_running: bool) -> str:
@@ -125,6 +130,18 @@ def _whole(reports: Sequence[StatusReport], reason: str | None) -> StatusReport:
         region=None,
         lookups_created_at=min((each.lookups_created_at for each in reports if each.lookups_created_at), default=None),
     )
+
+
+def _find_dead_letters_note(whole: StatusReport) -> str | None:
+    """Return a note if more envelopes became dead letters than were handled, as with a mapping that fits no record."""
+    by_reason, dead = whole.dead_letters, sum(whole.dead_letters.values())
+    handled = whole.counts.get("handled", 0)
+    if dead <= max(handled, _FEWEST_DEAD_LETTERS - 1):
+        return None
+    reason = max(by_reason, key=by_reason.__getitem__)
+    of_all = f"{dead} of {handled + dead}, {by_reason[reason]} of them {reason}"
+    note = f"more than half of the records became dead letters since the start: {of_all}"
+    return f"{note}. `resequencer dead-letters list` shows the errors"
 
 
 def _servers(reports: Iterable[StatusReport]) -> dict[str, ServerStatus]:

@@ -40,13 +40,13 @@ class Stage:
         self.address = address_of(self.service)
 
     def status(self, group: str, unit: str, status: str, total: int | None, instruction: str | None = None) -> None:
-        said = None if total is None else str(total)
+        total_text = None if total is None else str(total)
         fact = StatusFact(
             unit,
             status,
             amount="1234.56",
             currency="EUR",
-            original=StatedMessage(f"M-{group}", "pain.001.001.09", None, said),
+            original=StatedMessage(f"M-{group}", "pain.001.001.09", None, total_text),
             instruction=None if instruction is None else StatedInstruction(instruction),
             party=msgspec.Raw(msgspec.json.encode({"Nm": HOSTILE})),
         )

@@ -85,12 +85,12 @@ def test_each_order_is_given_and_its_outcome_shown(browser: Browser, daemon: Dae
 
 def test_a_partition_is_paused_and_resumed(browser: Browser, daemon: Daemon) -> None:
     with Visit(browser, address_of(daemon.service)) as visit:
-        for link, button, told in (("pause", "Pause", "is paused by local"), ("resume", "Resume", f"pause {PARTITION}")):
+        for link, button, text in (("pause", "Pause", "is paused by local"), ("resume", "Resume", f"pause {PARTITION}")):
             visit.open("/partitions")
             visit.page.get_by_role("link", name=f"{link} {PARTITION}").click()
             visit.page.get_by_label("Because").fill("a look")
             visit.page.get_by_role("button", name=button).click()
-            wait_until(lambda told=told: (visit.open("/partitions"), told in visit.main)[1], told)
+            wait_until(lambda text=text: (visit.open("/partitions"), text in visit.main)[1], text)
 
 
 def test_the_pages_of_orders_fit_and_have_no_barrier(browser: Browser, daemon: Daemon) -> None:

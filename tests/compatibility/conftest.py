@@ -26,8 +26,8 @@ def kept(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture
-def told(kept: Path) -> dict[str, Any]:
-    """What the code that wrote it told of it."""
+def reported(kept: Path) -> dict[str, Any]:
+    """What the code that wrote it reported of it."""
     return json.loads((kept / "told.json").read_text(encoding="utf-8"))
 
 

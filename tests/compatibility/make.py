@@ -40,43 +40,43 @@ _NOT_KEPT = shutil.ignore_patterns("*.lock", "positions.json")
 
 def make(fixture: Path) -> None:
     fixture.mkdir()
-    told: dict[str, dict[str, Any]] = {}
+    reports: dict[str, dict[str, Any]] = {}
     with TemporaryDirectory() as temporary:
         directory = Path(temporary)
-        told["embedded"] = _written(directory / "embedded", None, lambda: None)
+        reports["embedded"] = _written(directory / "embedded", None, lambda: None)
         assert not (directory / "embedded" / "state.db-wal").exists(), "all of it is in one file"
         shutil.copyfile(directory / "embedded" / "state.db", fixture / "state.db")
         for name in FILES:
             shutil.copytree(directory / "embedded" / name, fixture / "files" / name, ignore=_NOT_KEPT)
         with _running(RedisServer(directory / "redis-server")) as server:
-            told["redis"] = _written_on_redis(server, directory / "redis", fixture / "redis.json")
+            reports["redis"] = _written_on_redis(server, directory / "redis", fixture / "redis.json")
         with _running(InfinispanServer(directory / "infinispan-server")) as server:
-            told["infinispan"] = _written_on_infinispan(server, directory / "infinispan", fixture / "infinispan.json")
-        for storage in told:
+            reports["infinispan"] = _written_on_infinispan(server, directory / "infinispan", fixture / "infinispan.json")
+        for storage in reports:
             _see_that_files_are_the_same(directory / storage, fixture / "files")
             (fixture / "positions").mkdir(exist_ok=True)
             shutil.copyfile(directory / storage / "out" / "positions.json", fixture / "positions" / f"{storage}.json")
         with _running(KafkaServer(directory / "kafka-server")) as server:
             keep_positions(server, directory / "kafka.db", fixture / "kafka.json")
         _keep_service(directory / "service", fixture / "service")
-    write_json(fixture / "told.json", _told_by_all(told))
+    write_json(fixture / "told.json", _told_by_all(reports))
 
 
-def _told_by_all(told: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _told_by_all(reports: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """They have written the same history; only the tokens in their headers differ."""
-    headers = {name: {number: each.pop("header") for number, each in partitions.items()} for name, partitions in told.items()}
-    assert all(partitions == told["embedded"] for partitions in told.values())
-    return {"headers": headers, "partitions": told["embedded"]}
+    headers = {name: {number: each.pop("header") for number, each in partitions.items()} for name, partitions in reports.items()}
+    assert all(partitions == reports["embedded"] for partitions in reports.values())
+    return {"headers": headers, "partitions": reports["embedded"]}
 
 
 def _written(directory: Path, storage: Wrap | None, keep: Callable[[], None]) -> dict[str, Any]:
     """What the storage's last owner tells before it is killed; what lies there is kept once it is dead."""
     service = new_service(directory, storage)
     live(service)
-    told = told_by(service)
+    reported = told_by(service)
     service.kill()
     keep()
-    return told
+    return reported
 
 
 def _written_on_redis(server: RedisServer, directory: Path, kept: Path) -> dict[str, Any]:

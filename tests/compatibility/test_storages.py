@@ -52,13 +52,13 @@ def held_in(unit: Unit) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("partition", PARTITIONS, ids=str)
-def test_a_partition_is_opened_as_it_was_left(left: Left, told: dict[str, Any], partition: Partition) -> None:
+def test_a_partition_is_opened_as_it_was_left(left: Left, reported: dict[str, Any], partition: Partition) -> None:
     found = told_of(left.make().open(partition), (*UNITS, "never seen"))
-    header = told["headers"][left.name][str(partition.number)]
+    header = reported["headers"][left.name][str(partition.number)]
     assert found["header"].pop("token") not in {header["token"], *dict(header["history"])}
     history = [*header["history"], [header.pop("token"), header["commit"]]]
     assert found.pop("header") == header | {"commit": 0, "history": history}
-    assert found == told["partitions"][str(partition.number)]
+    assert found == reported["partitions"][str(partition.number)]
 
 
 def test_what_waits_is_what_the_history_came_to(left: Left) -> None:
@@ -177,9 +177,9 @@ def test_a_service_on_it_lets_out_what_waited_and_tells_nothing_twice(left: Left
     finally:
         service.kill()
     assert {unit: service.sequences(unit) for unit in UNITS} == TOLD_AT_LAST
-    assert {each.identity for each in service.told if each.is_possible_duplicate} == POSSIBLY_DUPLICATE_AT_LAST
-    assert {each.identity: each.incomplete for each in service.told if each.incomplete} == INCOMPLETE_AT_LAST
-    assert {each.identity for each in service.told if each.is_late} == {"late#A#1", "late#A#2", "given-up#A#3"}
+    assert {each.identity for each in service.notifications if each.is_possible_duplicate} == POSSIBLY_DUPLICATE_AT_LAST
+    assert {each.identity: each.incomplete for each in service.notifications if each.incomplete} == INCOMPLETE_AT_LAST
+    assert {each.identity for each in service.notifications if each.is_late} == {"late#A#1", "late#A#2", "given-up#A#3"}
     assert len(service.dead) == 5
     numbers = sorted((name, int(number)) for name, number in (each.rsplit("#") for each in service.numbers))
     assert numbers == [(str(partition), number) for partition, last in ((P0, 56), (P1, 10)) for number in range(1, last + 1)]

@@ -42,8 +42,8 @@ def told_now(service: Service, storage: str) -> dict[str, Any]:
 
 
 def told_then(storage: str) -> dict[str, Any]:
-    told = json.loads((NEWEST / "told.json").read_text(encoding="utf-8"))
-    return told | {"headers": {storage: told["headers"][storage]}}
+    reported = json.loads((NEWEST / "told.json").read_text(encoding="utf-8"))
+    return reported | {"headers": {storage: reported["headers"][storage]}}
 
 
 def dump(state_file: Path) -> list[str]:

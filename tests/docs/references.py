@@ -66,16 +66,16 @@ def _missing_pages(path: str, text: str, pages: Mapping[str, Page]) -> Iterator[
 
 
 def _missing_sections(path: str, text: str, pages: Mapping[str, Page]) -> Iterator[str]:
-    told = set()
+    linked = set()
     for found in _SECTIONS_OF.finditer(text):
-        told.add(found.start(2))
+        linked.add(found.start(2))
         name = _find_page(path, found[1], pages)
         sections = pages[name].sections if name else frozenset()
         yield from (f"{found[1]} has no section {number}" for number in _numbers(found[2]) if number not in sections)
     own = pages[path].sections if path in pages else frozenset()
     for found in _SECTIONS.finditer(text):
         before, behind = text[: found.start()], text[found.end() : found.end() + 2]
-        if found.start(1) in told or _STANDARD.search(before) or behind == "](":
+        if found.start(1) in linked or _STANDARD.search(before) or behind == "](":
             continue
         yield from (f"whose section {number}?" for number in _numbers(found[1]) if number not in own)
 

@@ -60,8 +60,8 @@ def test_every_header_is_named() -> None:
     known = {value for name, value in vars(headers).items() if name.isupper() and isinstance(value, str)}
     known -= {headers.DEAD_LETTER_PREFIX, headers.OURS, headers.ORIGINAL, headers.UNIT_OF_WORK}
     known |= {f"{headers.OURS}{headers.UNIT_OF_WORK}"}
-    told = {name for number in (4, 6, 9, 12, 13, 14, 15, 16, 19) for name in names(section(number))}
-    assert known - told == set()
+    named = {name for number in (4, 6, 9, 12, 13, 14, 15, 16, 19) for name in names(section(number))}
+    assert known - named == set()
 
 
 def test_every_reason_of_a_dead_letter_is_named_and_no_other() -> None:
@@ -70,19 +70,19 @@ def test_every_reason_of_a_dead_letter_is_named_and_no_other() -> None:
 
 
 def test_every_target_type_is_named() -> None:
-    told = names(first_cells(section(7).partition("The report has")[0]))
-    assert told == {*TARGET_TYPES, "package.module:callable"}
+    named = names(first_cells(section(7).partition("The report has")[0]))
+    assert named == {*TARGET_TYPES, "package.module:callable"}
 
 
 def test_the_header_and_the_rows_of_the_settings_are_those_that_come_with_the_service() -> None:
-    told = section(8)
-    assert f"\n{','.join(COLUMNS)}\n" in told
+    chapter = section(8)
+    assert f"\n{','.join(COLUMNS)}\n" in chapter
     with (ROOT / "conf" / "notification-settings.csv").open(encoding="utf-8") as lines:
         shipped = {
             (row.process_flow_name, row.event_name, row.transaction_status, row.reason_code)
             for row in parse_notification_settings(lines, "shipped")
         }
-    rows = re.findall(r"^\| `(\w+)` \| (`.*) \|$", told.partition("The rows that come")[2], re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| (`.*) \|$", chapter.partition("The rows that come")[2], re.MULTILINE)
     events = r"`(\w+)` ([A-Z]{4})(?: with ([A-Z0-9]{4}))?"
     assert {(flow, *event[:2], event[2] or None) for flow, text in rows for event in re.findall(events, text)} == shipped
 

@@ -117,8 +117,8 @@ def test_the_number_of_remembered_envelopes_is_the_one_of_the_code():
 
 
 def test_operators_are_told_of_every_count_of_a_turn():
-    told = re.findall(r"^\| `([a-z_]+)` \|", text_of("docs/operations.md"), re.MULTILINE)
-    assert COUNTED.keys() - set(told) == set()
+    documented = re.findall(r"^\| `([a-z_]+)` \|", text_of("docs/operations.md"), re.MULTILINE)
+    assert COUNTED.keys() - set(documented) == set()
 
 
 def test_the_envelopes_of_the_service_by_hand_are_envelopes():
@@ -188,9 +188,9 @@ def test_by_mqtt_through_the_bridge_on_real_servers_as_its_page_says(tmp_path):
     (shown,) = fenced("text", on_real_servers())
     assert shown in done.stdout
     bridge = r"^bridge: from mqtt://\S+ IPF_PROCESSING_DATA/# to topic MQTT_PROCESSING_DATA: ([0-9,]+) messages appended, 0 not"
-    told = re.search(bridge, done.stdout, re.MULTILINE)
-    assert told is not None, done.stdout
-    assert int(told[1].replace(",", "")) > 300
+    match = re.search(bridge, done.stdout, re.MULTILINE)
+    assert match is not None, done.stdout
+    assert int(match[1].replace(",", "")) > 300
 
 
 @pytest.mark.nightly("docs")

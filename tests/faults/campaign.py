@@ -91,15 +91,15 @@ class Campaign:
 
     def _verify(self) -> Any:
         """Run `resequencer verify`, again if the broker does not answer, as on a busy machine."""
-        said = wait_until(
+        answer = wait_until(
             lambda: self.stage.verb("verify", "--json", seconds=600).stdout, "it is verified", LONGEST_WAIT_SECONDS, 1
         )
-        return json.loads(said)
+        return json.loads(answer)
 
     def _last_words(self) -> str:
         log = self.stage.daemon.log_file
-        said = log.read_text(errors="replace")[-6_000:] if log.exists() else ""
-        return f"{self.stage.report}\n{said}"
+        log_text = log.read_text(errors="replace")[-6_000:] if log.exists() else ""
+        return f"{self.stage.report}\n{log_text}"
 
     def _tell(self, what: str) -> float:
         now = monotonic()

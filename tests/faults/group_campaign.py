@@ -264,11 +264,11 @@ class GroupCampaign:
     def _row(self, verdict: Any) -> GroupRow:
         facts, reports = self.stage.facts(), [read_report(each) for each in self.stage.reports()]
         expected, groups = _recomputed(facts)
-        told = Counter((each.key, each.number) for each in reports)
+        counts = Counter((each.key, each.number) for each in reports)
         wanted = {(each.key, each.number): each for each in expected}
         wrong = [each for each in reports if wanted.get((each.key, each.number), each) != each]
         differences = list(groups.find_differences(self.stage.values()))
-        lost, doubled = wanted.keys() - told.keys(), [each for each in told if told[each] > 1 or each not in wanted]
+        lost, doubled = wanted.keys() - counts.keys(), [each for each in counts if counts[each] > 1 or each not in wanted]
         self.examples = [*sorted(lost)[:3], *doubled[:3], *wrong[:3], *differences[:3], verdict["examples"]]
         return GroupRow(
             fault=self.fault,
@@ -288,10 +288,10 @@ class GroupCampaign:
         )
 
     def _verify(self) -> Any:
-        said = wait_until(
+        answer = wait_until(
             lambda: self.stage.verb("verify", "--json", seconds=600).stdout, "it is verified", LONGEST_WAIT_SECONDS, 1
         )
-        return json.loads(said)
+        return json.loads(answer)
 
     def _last_words(self) -> str:
         log = self.stage.daemon.log_file
@@ -330,12 +330,12 @@ def lose_copies(stage: TopicStage, chance: Random) -> None:
 
 def _recomputed(facts: Sequence[Fact]) -> tuple[list[Told], Recomputed]:
     """Count all facts anew; return the reports that must have left, and the groups."""
-    groups, told = Recomputed(), []
+    groups, reports = Recomputed(), []
     for each in sorted(facts, key=lambda fact: (fact.partition, fact.offset)):
         found = groups.apply(each.record, each.offset)
         if found is not None:
-            told.append(found)
-    return told, groups
+            reports.append(found)
+    return reports, groups
 
 
 def _stored(record: Any) -> Stored:

@@ -97,8 +97,8 @@ class Region:
 
     def last_words(self) -> str:
         log = self.daemon.log_file
-        said = log.read_text(errors="replace")[-6_000:] if log.exists() else ""
-        return f"{find_reports(self.service.run_directory)}\n{said}"
+        log_text = log.read_text(errors="replace")[-6_000:] if log.exists() else ""
+        return f"{find_reports(self.service.run_directory)}\n{log_text}"
 
 
 def kill_worker(region: Region) -> None:

@@ -79,8 +79,8 @@ def test_a_full_redis_is_waited_for_and_status_says_so(campaign: Opens, times: i
 
 
 def says_it_is_full(stage: Stage) -> bool:
-    said = stage.service.verb("status", seconds=LONGEST_WAIT_SECONDS)
-    return said.returncode == 1 and "its memory is full (maxmemory)" in said.stdout
+    status = stage.service.verb("status", seconds=LONGEST_WAIT_SECONDS)
+    return status.returncode == 1 and "its memory is full (maxmemory)" in status.stdout
 
 
 def limit_memory(server: RedisServer, leaves: int | None) -> None:

@@ -30,7 +30,7 @@ def dead_lettered(decided: Decided) -> list[int]:
 
 
 def told_of(unit: str, asked: Asked, decided: Decided) -> list[str]:
-    return [each for each in asked.told(decided) if each.startswith(f"{unit}#")]
+    return [each for each in asked.notified(decided) if each.startswith(f"{unit}#")]
 
 
 def stashed(asked: Asked) -> list[int]:
@@ -72,7 +72,7 @@ def test_a_stashed_one_that_fails_costs_itself_and_not_the_one_that_let_it_loose
     break_on(asked, second)
     decided = asked.poll(asked.envelope("u", 1))
     assert dead_lettered(decided) == [second.offset]
-    assert asked.told(decided) == ["u#1", "u#3"]
+    assert asked.notified(decided) == ["u#1", "u#3"]
     assert stashed(asked) == []
     assert asked.report_units().waiting == 0
 
@@ -82,9 +82,9 @@ def test_one_that_fails_at_its_deadline_costs_itself(asked: Asked) -> None:
     asked.poll(second, third)
     break_on(asked, second)
     decided = asked.poll(after_ms=21_000)
-    assert (dead_lettered(decided), asked.told(decided)) == ([second.offset], ["u#3"])
+    assert (dead_lettered(decided), asked.notified(decided)) == ([second.offset], ["u#3"])
     assert stashed(asked) == []
-    assert asked.told(asked.poll(asked.envelope("u", 4))) == ["u#4"]
+    assert asked.notified(asked.poll(asked.envelope("u", 4))) == ["u#4"]
 
 
 def test_one_that_fails_when_it_is_tried_again_costs_itself(asked: Asked) -> None:
@@ -93,7 +93,7 @@ def test_one_that_fails_when_it_is_tried_again_costs_itself(asked: Asked) -> Non
     break_on(asked, first)
     asked.poll(first, asked.envelope("u", 2))
     decided = asked.poll(after_ms=3_000)
-    assert (dead_lettered(decided), asked.told(decided)) == ([first.offset], ["u#2"])
+    assert (dead_lettered(decided), asked.notified(decided)) == ([first.offset], ["u#2"])
     assert stashed(asked) == []
 
 
@@ -102,7 +102,7 @@ def test_each_of_several_that_fail_costs_itself(asked: Asked) -> None:
     break_on(asked, *envelopes[1::2])
     decided = asked.poll(*envelopes)
     assert dead_lettered(decided) == [each.offset for each in envelopes[1::2]]
-    assert asked.told(decided) == ["u#1", "u#3", "u#5", "u#7"]
+    assert asked.notified(decided) == ["u#1", "u#3", "u#5", "u#7"]
 
 
 def test_what_was_set_aside_and_what_left_leave_once(asked: Asked) -> None:
@@ -113,7 +113,7 @@ def test_what_was_set_aside_and_what_left_leave_once(asked: Asked) -> None:
     asked.poll(first, second)
     asked.drop(P0)
     decided = asked.poll(asked.envelope("u", 4), after_ms=60_000)
-    assert (dead_lettered(decided), asked.told(decided)) == ([], ["u#4"])
+    assert (dead_lettered(decided), asked.notified(decided)) == ([], ["u#4"])
 
 
 def test_one_that_was_set_aside_may_come_again(asked: Asked) -> None:
@@ -121,7 +121,7 @@ def test_one_that_was_set_aside_may_come_again(asked: Asked) -> None:
     break_on(asked, first)
     asked.poll(first)
     asked.handler.breaks.clear()
-    assert asked.told(asked.poll(asked.envelope("u", 1))) == ["u#1"]
+    assert asked.notified(asked.poll(asked.envelope("u", 1))) == ["u#1"]
 
 
 class TestWhereOurOwnStepsFail:
@@ -146,16 +146,16 @@ class TestWhereOurOwnStepsFail:
         asked.poll(asked.envelope("u", 3))
         second, ninth = asked.envelope("u", 2), asked.envelope("u", 9)
         decided = asked.poll(second, ninth, asked.envelope("v", 1))
-        assert (dead_lettered(decided), asked.told(decided)) == ([ninth.offset], ["v#1"])
+        assert (dead_lettered(decided), asked.notified(decided)) == ([ninth.offset], ["v#1"])
         assert stashed(asked) == [1, second.offset]
-        assert asked.told(asked.poll(asked.envelope("u", 1))) == ["u#1", "u#2", "u#3"]
+        assert asked.notified(asked.poll(asked.envelope("u", 1))) == ["u#1", "u#2", "u#3"]
 
     @pytest.mark.usefixtures("receive")
     def test_a_deadline_that_comes_with_it_comes_all_the_same(self, asked: Asked) -> None:
         asked.poll(asked.envelope("u", 3))
         ninth = asked.envelope("u", 9)
         decided = asked.poll(ninth, after_ms=21_000)
-        assert (dead_lettered(decided), asked.told(decided)) == ([ninth.offset], ["u#3"])
+        assert (dead_lettered(decided), asked.notified(decided)) == ([ninth.offset], ["u#3"])
 
     def test_one_that_cannot_be_stored_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
         right = resequencer.turn.decide.encode_entry
@@ -182,7 +182,7 @@ class TestWhereOurOwnStepsFail:
 
         monkeypatch.setattr(LatestObjects, "encode", staticmethod(encode))
         decided = asked.poll(first, second, third)
-        assert (dead_lettered(decided), asked.told(decided)) == ([second.offset], ["u#1"])
+        assert (dead_lettered(decided), asked.notified(decided)) == ([second.offset], ["u#1"])
         assert stashed(asked) == [third.offset]
 
     def test_of_the_stash_the_one_whose_data_cannot_be_gathered_costs_itself(
@@ -204,7 +204,7 @@ class TestWhereOurOwnStepsFail:
         parts = ("PAIN_001", "PAIN_001_PAYMENT_INSTRUCTION", "PAIN_001_PAYMENT_TRANSACTION")
         decided = asked.poll(asked.envelope("u", 9, mds=parts))
         assert dead_lettered(decided) == [seventh.offset]
-        assert sorted(asked.told(decided)) == ["u#6", "u#8", "u#9"]
+        assert sorted(asked.notified(decided)) == ["u#6", "u#8", "u#9"]
         assert stashed(asked) == []
 
     def test_a_stashed_one_that_cannot_be_taken_up_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,8 +218,8 @@ class TestWhereOurOwnStepsFail:
 
         monkeypatch.setattr(Unit, "remove", remove)
         decided = asked.poll(asked.envelope("u", 1))
-        assert (dead_lettered(decided), asked.told(decided)) == ([second.offset], ["u#1"])
-        assert asked.told(asked.poll(after_ms=21_000)) == ["u#3"]
+        assert (dead_lettered(decided), asked.notified(decided)) == ([second.offset], ["u#1"])
+        assert asked.notified(asked.poll(after_ms=21_000)) == ["u#3"]
         assert stashed(asked) == []
 
     def test_one_that_cannot_be_tried_again_costs_itself(self, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,8 +235,8 @@ class TestWhereOurOwnStepsFail:
 
         monkeypatch.setattr(LatestObjects, "absorb", staticmethod(absorb))
         decided = asked.poll(after_ms=3_000)
-        assert (dead_lettered(decided), asked.told(decided)) == ([first.offset], [])
-        assert asked.told(asked.poll(after_ms=21_000)) == ["u#2"]
+        assert (dead_lettered(decided), asked.notified(decided)) == ([first.offset], [])
+        assert asked.notified(asked.poll(after_ms=21_000)) == ["u#2"]
         assert stashed(asked) == []
 
 
@@ -254,7 +254,7 @@ def test_a_strategy_of_ours_that_raises_costs_the_envelope_it_fails_on(question:
     decided = asked.poll(asked.envelope("u", 1), second, asked.envelope("v", 1))
     expected = [] if question == "step" else [second.offset]  # The careful turn asks the other questions.
     assert dead_lettered(decided) == expected
-    assert sorted(asked.told(decided)) == (["u#1", "v#1"] if expected else ["u#1", "u#2", "v#1"])
+    assert sorted(asked.notified(decided)) == (["u#1", "v#1"] if expected else ["u#1", "u#2", "v#1"])
 
 
 def test_a_strategy_of_ours_that_cannot_say_what_is_missing_costs_nothing(new_asked: Callable[..., Asked]) -> None:
@@ -265,7 +265,7 @@ def test_a_strategy_of_ours_that_cannot_say_what_is_missing_costs_nothing(new_as
     asked = new_asked(Wordless())
     asked.poll(asked.envelope("u", 2))
     assert asked.waiting[U].waits_for == "unknown"
-    assert asked.told(asked.poll(after_ms=21_000)) == ["u#2"]
+    assert asked.notified(asked.poll(after_ms=21_000)) == ["u#2"]
 
 
 def test_a_stashed_record_that_can_no_longer_be_ranked_costs_only_that(new_asked: Callable[..., Asked]) -> None:
@@ -282,7 +282,7 @@ def test_a_stashed_record_that_can_no_longer_be_ranked_costs_only_that(new_asked
     after = new_asked(Forgetful())
     after.stored, after.offset = before.stored, before.offset
     decided = after.poll(after.envelope("u", 1))
-    assert (dead_lettered(decided), after.told(decided)) == ([1], ["u#1"])
+    assert (dead_lettered(decided), after.notified(decided)) == ([1], ["u#1"])
     assert stashed(after) == [2]
 
 
@@ -316,7 +316,7 @@ def test_a_unit_that_cannot_go_on_whatever_is_set_aside_ends_the_worker(asked: A
     monkeypatch.setattr(resequencer.turn.decide, "encode_state", encode)
     second = asked.envelope("u", 2)
     decided = asked.poll(second)
-    assert (dead_lettered(decided), asked.told(decided)) == ([second.offset], [])
+    assert (dead_lettered(decided), asked.notified(decided)) == ([second.offset], [])
     with pytest.raises(Escalated, match="a resequencer raised on no envelope in particular: unit 'u' of T-0: ") as ended:
         asked.poll(after_ms=21_000)
     assert "a bug of ours" in str(ended.value)

@@ -136,7 +136,7 @@ def test_each_format_knows_its_own_and_refuses_every_other(in_format: InFormat) 
     again.tell("u", 2)
     again.start().run()
     assert again.sequences("u") == [1, 2]
-    assert not any(each.is_possible_duplicate for each in again.told)
+    assert not any(each.is_possible_duplicate for each in again.notifications)
 
 
 def test_a_format_that_never_read_anything_replaces_nothing(in_format: InFormat) -> None:
@@ -160,14 +160,14 @@ def test_what_came_until_an_operator_accepts_it_is_marked_and_nothing_later(in_f
     service.tell("idle", 2)
     service.run()
     assert service.sequences("waits") == [1, 2]
-    marked = [(each.unit, each.sequence, each.is_possible_duplicate) for each in service.told]
+    marked = [(each.unit, each.sequence, each.is_possible_duplicate) for each in service.notifications]
     assert sorted(marked) == [
         ("idle", 1, False), ("idle", 1, True), ("idle", 2, False), ("waits", 1, True), ("waits", 2, True),
     ]  # fmt: skip
     service.stop()
     service = in_format("mapped-1")
     service.start().run()
-    assert len(service.told) == len(marked)
+    assert len(service.notifications) == len(marked)
 
 
 def test_a_crash_before_all_units_are_read_in_the_new_format_changes_nothing(in_format: InFormat) -> None:
@@ -197,7 +197,7 @@ def test_what_is_of_another_unit_now_is_a_dead_letter_at_its_deadline(in_format:
     service.run_after(21_000)
     assert [(each.reason, each.is_possible_duplicate) for each in service.dead] == [(DeadLetterReason.UNDECODABLE, True)] * 2
     assert "waited in unit 'u', and is of unit 'w'" in service.dead[0].error
-    assert service.told == []
+    assert service.notifications == []
 
 
 def test_a_log_that_was_made_anew_is_refused_in_any_format(in_format: InFormat, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +294,7 @@ def test_of_a_queue_what_may_come_again_under_new_offsets_is_marked_too(in_forma
     service.tell("u", 1)
     service.tell("u", 3)
     service.start().run()
-    assert [(each.sequence, each.is_possible_duplicate) for each in service.told] == [(1, True), (2, True), (3, False)]
+    assert [(each.sequence, each.is_possible_duplicate) for each in service.notifications] == [(1, True), (2, True), (3, False)]
 
 
 class Zombie:
@@ -325,7 +325,7 @@ def test_a_worker_that_has_lost_the_partition_accepts_no_other_format(in_format:
     service.tell("u", 2)
     service.start().run()
     assert service.sequences("u") == [1, 2, 3]
-    assert not any(each.is_possible_duplicate for each in service.told)
+    assert not any(each.is_possible_duplicate for each in service.notifications)
 
 
 def test_a_storage_that_ends_with_the_process_has_nothing_of_another_format(in_format: InFormat) -> None:
@@ -348,7 +348,7 @@ def test_what_waits_is_read_again_under_a_lost_storage_and_marked_once(in_format
     service.forget_database()
     service = in_format("mapped-1")
     service.start().run()
-    assert [(each.sequence, each.is_possible_duplicate) for each in service.told] == [(1, False), (1, True)]
+    assert [(each.sequence, each.is_possible_duplicate) for each in service.notifications] == [(1, False), (1, True)]
 
 
 @pytest.mark.parametrize("source", ["", "topic group", "a queue type = 'x' AND events='y'", "events=x", "events=x topic group"])

@@ -180,7 +180,7 @@ def test_a_partition_lost_to_another_owner_is_taken_over_again(service: Service,
     assert service.sequences("w") == [1, 2]
     assert service.sequences("v") + service.sequences("u") == ([1] if call == "load" else [1, 2])
     service.run_after(21_000)
-    assert sorted(each.identity for each in service.told if each.unit == "u") == (
+    assert sorted(each.identity for each in service.notifications if each.unit == "u") == (
         ["u#A#2"] if call == "load" else ["u#A#1", "u#A#2"]
     )
 
@@ -431,7 +431,7 @@ def test_records_of_a_partition_that_is_not_held_yet_are_left_alone(
     right: Callable[[], list[Partition]] = transport.assignment
     monkeypatch.setattr(type(transport), "assignment", lambda _: [], raising=False)
     service.cycle.run_once()
-    assert (service.told, service.cycle.partitions.owned) == ([], {})
+    assert (service.notifications, service.cycle.partitions.owned) == ([], {})
     monkeypatch.undo()
     assert right() == [P0]
     service.run()

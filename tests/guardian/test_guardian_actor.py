@@ -64,15 +64,15 @@ def _turns(now: int, envelope: DataEnvelope, stored: Snapshot | None = None) -> 
 
 
 def test_envelopes_of_a_unit_meet_one_actor_over_many_polls(asked: Asked) -> None:
-    assert asked.told(asked.poll(asked.envelope("u", 2))) == []
-    assert asked.told(asked.poll(asked.envelope("u", 1))) == ["u#1", "u#2"]
+    assert asked.notified(asked.poll(asked.envelope("u", 2))) == []
+    assert asked.notified(asked.poll(asked.envelope("u", 1))) == ["u#1", "u#2"]
     assert asked.report_units().active == 1
     assert asked.loaded == [{U}, frozenset()]
 
 
 def test_the_same_unit_in_two_partitions_is_two_units(asked: Asked) -> None:
     decided = asked.poll(asked.envelope("u", 1), asked.envelope("u", 1, P1))
-    assert asked.told(decided) == ["u#1", "u#1"]
+    assert asked.notified(decided) == ["u#1", "u#1"]
     assert asked.report_units().active == 2
 
 
@@ -81,14 +81,14 @@ def test_a_unit_that_went_idle_is_loaded_again_and_goes_on(asked: Asked) -> None
     asked.poll(after_ms=30_000)
     assert asked.report_units().active == 0
     decided = asked.poll(asked.envelope("u", 1), asked.envelope("u", 2))
-    assert asked.told(decided) == ["u#2"]
+    assert asked.notified(decided) == ["u#2"]
     assert asked.loaded[-1] == {U}
 
 
 def test_who_is_stopped_and_spoken_to_in_the_same_poll_is_loaded_again(asked: Asked) -> None:
     asked.poll(asked.envelope("u", 1))
     decided = asked.poll(asked.envelope("u", 2), after_ms=30_000)
-    assert asked.told(decided) == ["u#2"]
+    assert asked.notified(decided) == ["u#2"]
     assert asked.loaded[-1] == {U}
     assert asked.report_units().active == 1
 
@@ -102,7 +102,7 @@ def test_where_turns_store_nothing_a_unit_is_stored_whole_before_it_stops(new_as
     asked.poll()
     assert asked.report_units().active == 1, "v waits"
     decided = asked.poll(asked.envelope("u", 1, mds=["PAIN_001"]), asked.envelope("u", 3))
-    assert asked.told(decided) == ["u#3"]
+    assert asked.notified(decided) == ["u#3"]
     assert asked.loaded[-1] == {U}
     assert [name for name, _ in asked.handler.seen[-1][1].mds] == ["PAIN_001"]
 
@@ -119,10 +119,10 @@ def test_idle_units_are_stored_and_stop_however_little_a_cycle_may_let_out(new_a
 def test_what_arrives_while_a_unit_is_stored_or_stops_is_not_forgotten(new_asked: Callable[..., Asked]) -> None:
     asked = new_asked(can_reload=False)
     asked.poll(asked.envelope("u", 1))
-    assert asked.told(asked.poll(asked.envelope("u", 2), after_ms=30_000)) == ["u#2"]
+    assert asked.notified(asked.poll(asked.envelope("u", 2), after_ms=30_000)) == ["u#2"]
     asked.poll(after_ms=30_000)
-    assert asked.told(asked.poll(asked.envelope("u", 2), asked.envelope("u", 3))) == ["u#3"]
-    assert asked.told(asked.poll(asked.envelope("u", 3))) == []
+    assert asked.notified(asked.poll(asked.envelope("u", 2), asked.envelope("u", 3))) == ["u#3"]
+    assert asked.notified(asked.poll(asked.envelope("u", 3))) == []
 
 
 def test_what_arrives_while_an_actor_stops_is_kept_for_the_next_one() -> None:
@@ -144,7 +144,7 @@ def test_a_partition_that_comes_back_while_its_actors_stop_begins_with_new_ones(
     asked.poll(asked.envelope("u", 2))
     asked.drop(P0)
     assert asked.report_units().active == 0
-    assert asked.told(asked.poll(asked.envelope("u", 1))) == ["u#1", "u#2"]
+    assert asked.notified(asked.poll(asked.envelope("u", 1))) == ["u#1", "u#2"]
 
 
 def test_the_units_of_a_dropped_partition_leave_memory_and_the_others_stay(asked: Asked) -> None:
@@ -170,25 +170,25 @@ def test_units_that_wait_in_storage_are_loaded_only_when_they_are_woken(new_aske
     after.stored, after.waiting, after.now = before.stored, dict(before.waiting), before.now
     after.arm(list(after.waiting))
     assert (after.report_units().active, after.report_units().waiting) == (0, 2)
-    assert after.told(after.poll(after_ms=20_999)) == []
+    assert after.notified(after.poll(after_ms=20_999)) == []
     assert after.loaded[-1] == frozenset()
-    assert sorted(after.told(after.poll(after_ms=1))) == ["u#2", "v#2"]
+    assert sorted(after.notified(after.poll(after_ms=1))) == ["u#2", "v#2"]
     assert after.loaded[-1] == {U, UnitKey(P0, "v")}
 
 
 def test_after_a_release_the_actor_stops_and_the_next_inherits(asked: Asked) -> None:
     asked.poll(asked.envelope("u", 2))
-    assert asked.told(asked.poll(after_ms=21_000)) == ["u#2"]
+    assert asked.notified(asked.poll(after_ms=21_000)) == ["u#2"]
     asked.poll()
     assert asked.report_units().active == 0
-    assert asked.told(asked.poll(asked.envelope("u", 2), asked.envelope("u", 1), asked.envelope("u", 3))) == ["u#1", "u#3"]
+    assert asked.notified(asked.poll(asked.envelope("u", 2), asked.envelope("u", 1), asked.envelope("u", 3))) == ["u#1", "u#3"]
 
 
 def test_arrivals_come_before_the_wake_of_the_same_poll(asked: Asked) -> None:
     """The missing envelope comes with the poll of the deadline, so the release is not necessary."""
     asked.poll(asked.envelope("u", 2))
     decided = asked.poll(asked.envelope("u", 1), after_ms=21_000)
-    assert asked.told(decided) == ["u#1", "u#2"]
+    assert asked.notified(decided) == ["u#1", "u#2"]
     assert decided.turns[0].releases == []
 
 
@@ -196,7 +196,7 @@ def test_within_a_unit_what_leaves_keeps_the_order_of_handling(asked: Asked) -> 
     numbers = [7, 3, 1, 5, 2, 6, 4]
     decided = asked.poll(*(asked.envelope(unit, number) for number in numbers for unit in ("u", "v")))
     for unit in "uv":
-        mine = [each for each in asked.told(decided) if each.startswith(unit)]
+        mine = [each for each in asked.notified(decided) if each.startswith(unit)]
         assert mine == [f"{unit}#{number}" for number in range(1, 8)]
     assert len(decided.turns) == 2
 
@@ -225,8 +225,8 @@ def test_what_left_memory_at_the_bound_is_released_in_time_all_the_same(new_aske
     assert asked.report_units().stashed_bytes <= 1_000
     assert asked.report_units().waiting == 20
     asked.now += 21_000
-    told = [each for _ in range(20) for each in asked.told(asked.poll())]
-    assert told == [f"u{n}#2" for n in range(20)]  # Loaded one after the other, as far as memory allows.
+    notified = [each for _ in range(20) for each in asked.notified(asked.poll())]
+    assert notified == [f"u{n}#2" for n in range(20)]  # Loaded one after the other, as far as memory allows.
 
 
 @pytest.mark.slow
@@ -234,8 +234,8 @@ def test_ten_thousand_units_come_wait_and_go(asked: Asked) -> None:
     units = [f"u{n}" for n in range(10_000)]
     asked.poll(*(asked.envelope(unit, 2) for unit in units))
     assert (asked.report_units().active, asked.report_units().waiting) == (10_000, 10_000)
-    told = asked.told(asked.poll(*(asked.envelope(unit, 1) for unit in reversed(units))))
-    assert len(told) == 20_000
+    notified = asked.notified(asked.poll(*(asked.envelope(unit, 1) for unit in reversed(units))))
+    assert len(notified) == 20_000
     asked.poll(after_ms=30_000)
     assert asked.report_units().active == 9_000, "a thousand at once: the intake goes on meanwhile"
     for _ in range(9):

@@ -11,40 +11,40 @@ NOW = 1_774_740_835_941
 
 
 @pytest.fixture
-def said(caplog):
+def logged(caplog):
     caplog.set_level(logging.WARNING, "resequencer.problems")
     return lambda: [each.getMessage() for each in caplog.records]
 
 
-def test_the_first_of_a_kind_is_written_whole_and_the_others_are_counted_for_a_minute(said, caplog):
+def test_the_first_of_a_kind_is_written_whole_and_the_others_are_counted_for_a_minute(logged, caplog):
     problem_log = LogRateLimit()
     error = ValueError("no sheet")
     for number in range(5):
         problem_log.note("ValueError at x", f"number {number}", NOW + number, {"unit": "u"}, error)
         problem_log.tell(NOW + number)
-    assert said() == ["number 0"]
+    assert logged() == ["number 0"]
     assert (caplog.records[0].unit, caplog.records[0].exc_info[1]) == ("u", error)
     problem_log.tell(NOW + 60_000)
-    assert said() == ["number 0"]
+    assert logged() == ["number 0"]
     problem_log.tell(NOW + 60_001)
     problem_log.tell(NOW + 200_000)
-    assert said()[1:] == ["ValueError at x: 4 more within 60 s; the last: number 4"]
+    assert logged()[1:] == ["ValueError at x: 4 more within 60 s; the last: number 4"]
 
 
-def test_another_kind_is_told_at_once(said):
+def test_another_kind_is_told_at_once(logged):
     problem_log = LogRateLimit()
     problem_log.note("a", "first a", NOW, {})
     problem_log.note("b", "first b", NOW, {})
-    assert said() == ["first a", "first b"]
+    assert logged() == ["first a", "first b"]
 
 
-def test_kinds_without_end_do_not_write_lines_without_end(said):
+def test_kinds_without_end_do_not_write_lines_without_end(logged):
     problem_log = LogRateLimit()
     for number in range(1_000):
         problem_log.note(str(number), f"number {number}", NOW, {})
-    assert len(said()) == 200
+    assert len(logged()) == 200
     problem_log.tell(NOW + 60_000)
-    assert said()[200:] == ["of other kinds: 800 more within 60 s; the last: number 999"]
+    assert logged()[200:] == ["of other kinds: 800 more within 60 s; the last: number 999"]
 
 
 def test_a_kind_is_what_was_raised_and_where():

@@ -108,7 +108,7 @@ def test_a_clock_that_is_wrong_for_a_moment_makes_no_decision_forgotten(ahead_ms
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         (b"no json", "malformed"),
         (b"{}", "missing required field"),
@@ -122,11 +122,11 @@ def test_a_clock_that_is_wrong_for_a_moment_makes_no_decision_forgotten(ahead_ms
         (b"\xff\xfe", ""),
     ],
 )
-def test_an_unreadable_order_has_an_outcome_and_holds_up_nothing(value: bytes, told: str) -> None:
+def test_an_unreadable_order_has_an_outcome_and_holds_up_nothing(value: bytes, expected: str) -> None:
     taken = take(value, RELEASE)
     (outcome,) = taken.outcomes
     assert (outcome.order, outcome.order_offset, outcome.result) == (None, 10, OrderResult.REFUSED_UNREADABLE)
-    assert told in outcome.text
+    assert expected in outcome.text
     assert len(taken.of_units["a"]) == 1
 
 

@@ -103,7 +103,7 @@ def test_what_may_not_leave_stays_pending_and_nothing_is_read_until_it_has_left(
     group.polls.clear()
     service.cycle.run_once()
     service.cycle.run_once()
-    assert (service.told, set(group.polls)) == ([], {0})
+    assert (service.notifications, set(group.polls)) == ([], {0})
     assert [each.number for each in service.cycle.partitions.owned[P0].store.pending()] == [1]
     service.run()
     assert service.sequences("u") == [1, 2]
@@ -131,7 +131,7 @@ def test_what_may_not_leave_on_the_way_down_leaves_with_the_next_owner(service: 
     group.refusals = [PublishRefused("the group has moved on")] * 2
     service.cycle.run_once()
     service.stop()
-    assert service.told == []
+    assert service.notifications == []
     service.start().run()
     assert service.sequences("u") == [1]
 
@@ -154,10 +154,10 @@ def test_what_a_sink_without_a_marker_may_have_is_stored_with_the_mark_before_it
     group.has_new_sink = True
     group.refusals = [PublishRefused("the group has moved on")]
     service.start().cycle.run_once()
-    assert (service.told, service.cycle.partitions.heals) == ([], 0)
+    assert (service.notifications, service.cycle.partitions.heals) == ([], 0)
     service.kill()
     service.start().run()
-    assert [(each.sequence, each.is_possible_duplicate) for each in service.told] == [(1, True)]
+    assert [(each.sequence, each.is_possible_duplicate) for each in service.notifications] == [(1, True)]
 
 
 def test_a_worker_that_reads_that_a_sink_is_new_while_another_one_publishes_changes_nothing(

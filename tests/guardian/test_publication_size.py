@@ -143,16 +143,18 @@ def several(service: Service, counts: dict[int, int]) -> None:
     right = service.handler.handle
 
     def handle(*arguments: Any) -> Handled:
-        (told,) = right(*arguments).notifications
+        (notification,) = right(*arguments).notifications
         count = counts.get(arguments[0].sequence, 1)
-        position = ("source-position", str(told.origin).encode())
-        return Handled(tuple(_again(told, (*told.headers, position)) for _ in range(count)))
+        position = ("source-position", str(notification.origin).encode())
+        return Handled(tuple(_again(notification, (*notification.headers, position)) for _ in range(count)))
 
     service.handler.handle = handle  # type: ignore[method-assign]
 
 
-def _again(told: Notification, headers: Any) -> Notification:
-    return Notification(told.notification_id, told.unit, told.status, told.value, headers, told.origin)
+def _again(notification: Notification, headers: Any) -> Notification:
+    return Notification(
+        notification.notification_id, notification.unit, notification.status, notification.value, headers, notification.origin
+    )
 
 
 @pytest.mark.parametrize("is_taken_over", [False, True])
@@ -301,4 +303,4 @@ def test_where_nothing_was_stored_and_what_waits_is_settled_the_position_waits_t
     service.cycle.run_once()
     service.kill()
     service.start().run()
-    assert sorted(each.unit for each in service.told) == ["u", "v", "w"]
+    assert sorted(each.unit for each in service.notifications) == ["u", "v", "w"]

@@ -230,10 +230,10 @@ def test_turns_that_take_too_long_are_not_committed_and_the_next_interval_is_sma
     for number in range(50):
         service.tell(f"u{number}", 1)
     service.cycles.run_once()
-    assert (service.cycles.region.attempts, len(service.told)) == (1, 0)
+    assert (service.cycles.region.attempts, len(service.notifications)) == (1, 0)
     for _ in range(20):
         service.cycles.run_once()
-    assert (len(service.told), service.cycles.region.resets) == (50, 1)
+    assert (len(service.notifications), service.cycles.region.resets) == (50, 1)
     assert handled == 100
     service.kill()
 

@@ -50,9 +50,9 @@ def test_a_handler_that_fails_for_a_while_makes_its_unit_wait_for_the_next_attem
     first = asked.envelope("u", 1)
     asked.handler.fail(first, TransientError("away"))
     decided = asked.poll(first, asked.envelope("v", 1))
-    assert asked.told(decided) == ["v#1"]
+    assert asked.notified(decided) == ["v#1"]
     assert asked.waiting[U].kind is WaitKind.RETRY
-    assert asked.told(asked.poll(after_ms=3_000)) == ["u#1"]
+    assert asked.notified(asked.poll(after_ms=3_000)) == ["u#1"]
 
 
 def test_a_handler_that_fails_for_ever_costs_its_envelope_and_the_unit_goes_on(asked: Asked) -> None:
@@ -62,7 +62,7 @@ def test_a_handler_that_fails_for_ever_costs_its_envelope_and_the_unit_goes_on(a
     assert [(each.record, each.reason, each.error) for each in dead_lettered(decided)] == [
         (first.record, DeadLetterReason.HANDLER_FAILED, "never")
     ]
-    assert asked.told(decided) == ["u#2"]
+    assert asked.notified(decided) == ["u#2"]
 
 
 @pytest.mark.parametrize("question", ["observe", "accepts", "rank", "handled", "is_late"])
@@ -78,7 +78,7 @@ def test_a_users_strategy_that_raises_costs_the_envelope_it_fails_on(question: s
     setattr(Picky, question, fail)
     asked = new_asked(ForeignStrategy(Picky(), "mine"))
     decided = asked.poll(asked.envelope("u", 1), asked.envelope("u", 2))
-    assert asked.told(decided) == ["u#1"]
+    assert asked.notified(decided) == ["u#1"]
     (letter,) = dead_lettered(decided)
     assert letter.reason is DeadLetterReason.HANDLER_FAILED
     assert "strategy mine failed: ZeroDivisionError: two" in letter.error
@@ -99,7 +99,7 @@ def test_a_users_strategy_that_can_no_longer_rank_what_is_stashed_costs_only_tha
     after.stored, after.offset = before.stored, before.offset
     decided = after.poll(after.envelope("u", 1))
     assert [each.record.origin.offset for each in dead_lettered(decided)] == [1]
-    assert after.told(decided) == ["u#1"]
+    assert after.notified(decided) == ["u#1"]
     assert [each.offset for each in after.stored[U].stash] == [2]
 
 
@@ -125,18 +125,18 @@ class TestATurnThatRaises:
         assert [each.record.origin.offset for each in dead_lettered(decided)] == [3]
         assert {each.reason for each in dead_lettered(decided)} == {DeadLetterReason.HANDLER_FAILED}
         assert "ArithmeticError: a bug of ours" in dead_lettered(decided)[0].error
-        assert asked.told(decided) == ["v#1"]
+        assert asked.notified(decided) == ["v#1"]
 
     def test_the_rest_of_the_turn_is_stored(self, asked: Asked, decided: Decided) -> None:
         assert [each.offset for each in asked.stored[U].stash] == [1, 2]
 
     def test_the_actor_goes_on(self, asked: Asked, decided: Decided) -> None:
-        assert asked.told(asked.poll(asked.envelope("u", 1))) == ["u#1", "u#2", "u#3"]
+        assert asked.notified(asked.poll(asked.envelope("u", 1))) == ["u#1", "u#2", "u#3"]
         assert asked.loaded[-1] == frozenset()
 
     def test_its_deadline_still_comes(self, asked: Asked, decided: Decided) -> None:
         assert asked.report_units().waiting == 1
-        assert asked.told(asked.poll(after_ms=21_000)) == ["u#2", "u#3"]
+        assert asked.notified(asked.poll(after_ms=21_000)) == ["u#2", "u#3"]
 
     def test_the_bytes_of_its_stash_are_counted_once(self, asked: Asked, decided: Decided) -> None:
         assert asked.report_units().stashed_bytes == asked.waiting[U].stashed_bytes
@@ -148,8 +148,8 @@ def test_a_deadline_that_came_with_arrivals_that_raise_is_kept(asked: Asked, mon
     asked.poll(asked.envelope("u", 3))
     with monkeypatch.context() as patch:
         patch.setattr(resequencer.turn.decide, "receive", raising(ArithmeticError("a bug of ours")))
-        assert asked.told(asked.poll(asked.envelope("u", 2), after_ms=21_000)) == ["u#3"]
-    assert asked.told(asked.poll()) == []
+        assert asked.notified(asked.poll(asked.envelope("u", 2), after_ms=21_000)) == ["u#3"]
+    assert asked.notified(asked.poll()) == []
 
 
 def test_a_resequencer_that_raises_twice_and_then_not_costs_nothing(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_a_resequencer_that_raises_twice_and_then_not_costs_nothing(asked: Asked
 
     monkeypatch.setattr(resequencer.turn.decide, "receive", receive)
     decided = asked.poll(asked.envelope("u", 1))
-    assert (asked.told(decided), dead_lettered(decided)) == (["u#1"], [])
+    assert (asked.notified(decided), dead_lettered(decided)) == (["u#1"], [])
 
 
 def test_a_turn_that_raises_on_no_envelope_in_particular_ends_the_worker_and_names_the_unit(
@@ -177,18 +177,18 @@ def test_a_turn_that_raises_on_no_envelope_in_particular_ends_the_worker_and_nam
 
 
 @pytest.mark.parametrize(
-    ("snapshot", "told"),
+    ("snapshot", "expected"),
     [
         (Snapshot("u", b"\xc1", None, ()), "damaged"),
         (Snapshot("u", b"\x96\x63\xa1x\xc0\xc4\x00\x00\xc0", None, ()), "run the newer version"),
     ],
 )
-def test_a_state_that_cannot_be_used_ends_the_worker_and_names_the_unit(asked: Asked, snapshot: Snapshot, told: str) -> None:
+def test_a_state_that_cannot_be_used_ends_the_worker_and_names_the_unit(asked: Asked, snapshot: Snapshot, expected: str) -> None:
     asked.stored[U] = snapshot
-    with pytest.raises(Escalated, match=told) as caught:
+    with pytest.raises(Escalated, match=expected) as caught:
         asked.poll(asked.envelope("u", 1), asked.envelope("v", 1))
     assert (caught.value.failure, caught.value.key) == (Failure.STATE, U)
-    with pytest.raises(Escalated, match=told):  # Another question must not begin a new unit in its place.
+    with pytest.raises(Escalated, match=expected):  # Another question must not begin a new unit in its place.
         asked.poll(asked.envelope("u", 2))
 
 
@@ -256,4 +256,4 @@ def test_an_envelope_that_was_dead_lettered_and_sent_again_at_once_is_stored_whi
     assert [each.offset for each in asked.stored[U].stash] == [again.offset]
     asked.drop(P0)
     asked.arm([U])
-    assert asked.told(asked.poll(after_ms=3_000)) == ["u#2"]
+    assert asked.notified(asked.poll(after_ms=3_000)) == ["u#2"]

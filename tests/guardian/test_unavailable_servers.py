@@ -143,10 +143,10 @@ def test_one_that_begins_to_wait_for_another_server_is_no_longer_due_for_the_fir
 def test_a_unit_that_waits_for_a_server_is_woken_when_its_pause_is_over(asked: Asked) -> None:
     first = asked.envelope("u", 1)
     asked.handler.fail(first, GONE)
-    assert asked.told(asked.poll(first, asked.envelope("v", 1))) == ["v#1"]
+    assert asked.notified(asked.poll(first, asked.envelope("v", 1))) == ["v#1"]
     assert asked.report_units().unavailable == {API: 1}
-    assert asked.told(asked.poll(after_ms=999)) == []
-    assert asked.told(asked.poll(after_ms=1)) == ["u#1"]
+    assert asked.notified(asked.poll(after_ms=999)) == []
+    assert asked.notified(asked.poll(after_ms=1)) == ["u#1"]
     assert asked.report_units().unavailable == {}
 
 
@@ -157,14 +157,14 @@ def test_a_thousand_units_wait_for_a_server_and_others_go_on(asked: Asked) -> No
     asked.poll(*made)
     asked.handler.seen.clear()
     for second in range(60):
-        assert asked.told(asked.poll(asked.envelope(f"v-{second}", 1), after_ms=1_000)) == [f"v-{second}#1"]
+        assert asked.notified(asked.poll(asked.envelope(f"v-{second}", 1), after_ms=1_000)) == [f"v-{second}#1"]
     assert len([each for each, *_ in asked.handler.seen if each.unit.startswith("u-")]) <= 7
     asked.handler.failures.clear()
     asked.now += 30_000
-    told: list[str] = []
+    notified: list[str] = []
     while asked.report_units().waiting:
-        told += asked.told(asked.poll(after_ms=1))
-    assert sorted(told) == sorted(f"u-{number}#1" for number in range(1_000))
+        notified += asked.notified(asked.poll(after_ms=1))
+    assert sorted(notified) == sorted(f"u-{number}#1" for number in range(1_000))
 
 
 def next_wake(decided: Decided) -> int:
@@ -189,7 +189,7 @@ def test_after_a_takeover_they_try_one_by_one(asked: Asked, new_asked: Callable[
     successor.stored, successor.waiting = dict(asked.stored), dict(asked.waiting)
     successor.now = asked.now + 60_000
     successor.arm(asked.waiting)
-    waves = [len(successor.told(successor.poll())) for _ in range(4)]
+    waves = [len(successor.notified(successor.poll())) for _ in range(4)]
     assert waves == [1, 2, 4, 1]
 
 
@@ -206,7 +206,7 @@ def test_beyond_its_bound_such_a_unit_leaves_memory_when_nothing_comes_for_it(ne
     asked.poll()
     units_report = asked.report_units()
     assert (units_report.active, units_report.waiting, units_report.stashed, units_report.stashed_bytes) == (0, 1, 5, 0)
-    assert asked.told(asked.poll(asked.envelope("u", 6), after_ms=1_000)) == [f"u#{number}" for number in range(1, 7)]
+    assert asked.notified(asked.poll(asked.envelope("u", 6), after_ms=1_000)) == [f"u#{number}" for number in range(1, 7)]
     assert asked.loaded[-1] == frozenset({UnitKey(P0, "u")})
 
 

@@ -53,13 +53,13 @@ def loose(asked: Asked, *units: str, count: int = 5) -> Decided:
 
 def cycles(asked: Asked, most: int = 100) -> list[list[str]]:
     """Return the output of each of the next cycles, until a cycle has none."""
-    told = []
+    notified = []
     for _ in range(most):
         decided = asked.poll()
         if not decided.turns:
             break
-        told.append(asked.told(decided))
-    return told
+        notified.append(asked.notified(decided))
+    return notified
 
 
 # In one cycle
@@ -67,18 +67,18 @@ def cycles(asked: Asked, most: int = 100) -> list[list[str]]:
 
 def test_a_unit_lets_out_a_share_in_each_cycle_until_nothing_is_left_over(new_asked: Callable[..., Asked]) -> None:
     asked = new_asked(budget_bytes=2 * ONE)
-    assert asked.told(loose(asked, "a")) == ["a#1", "a#2"]
+    assert asked.notified(loose(asked, "a")) == ["a#1", "a#2"]
     assert cycles(asked) == [["a#3", "a#4"], ["a#5"]]
 
 
 def test_what_comes_loose_in_many_units_at_once_is_let_out_by_many_cycles(new_asked: Callable[..., Asked]) -> None:
     asked = new_asked(budget_bytes=2 * ONE)
     units = [f"u{number}" for number in range(20)]
-    told = [asked.told(loose(asked, *units)), *cycles(asked)]
-    assert max(map(len, told)) <= 6
-    assert sum(map(len, told)) == 100
+    notified = [asked.notified(loose(asked, *units)), *cycles(asked)]
+    assert max(map(len, notified)) <= 6
+    assert sum(map(len, notified)) == 100
     for unit in units:
-        assert [each for some in told for each in some if each.startswith(f"{unit}#")] == [f"{unit}#{n}" for n in range(1, 6)]
+        assert [each for some in notified for each in some if each.startswith(f"{unit}#")] == [f"{unit}#{n}" for n in range(1, 6)]
 
 
 def test_what_arrives_when_the_cycle_has_let_out_all_it_may_is_kept_and_leaves_with_the_next(
@@ -86,7 +86,7 @@ def test_what_arrives_when_the_cycle_has_let_out_all_it_may_is_kept_and_leaves_w
 ) -> None:
     asked = new_asked(budget_bytes=ONE)
     decided = asked.poll(*(asked.envelope(f"u{number}", 1) for number in range(5)))
-    assert asked.told(decided) == ["u0#1", "u1#1"]
+    assert asked.notified(decided) == ["u0#1", "u1#1"]
     assert {each.kind for each in asked.waiting.values()} == {WaitKind.REMAINDER}
     assert cycles(asked) == [["u2#1"], ["u3#1"], ["u4#1"]]
     assert asked.waiting == {}
@@ -97,7 +97,7 @@ def test_a_unit_that_lets_out_many_shares_holds_up_no_other(new_asked: Callable[
     loose(asked, "a", count=50)
     for number in range(1, 20):
         decided = asked.poll(asked.envelope("b", number))
-        assert asked.told(decided) == [f"a#{number + 1}", f"b#{number}"]
+        assert asked.notified(decided) == [f"a#{number + 1}", f"b#{number}"]
 
 
 def test_units_that_were_cut_off_take_turns(new_asked: Callable[..., Asked]) -> None:
@@ -111,7 +111,7 @@ def test_what_arrives_for_a_unit_that_stands_in_line_costs_it_neither_its_place_
 ) -> None:
     asked = new_asked(budget_bytes=ONE)
     loose(asked, "a", "b", count=2)
-    assert asked.told(asked.poll(asked.envelope("b", 3))) == ["a#2"]
+    assert asked.notified(asked.poll(asked.envelope("b", 3))) == ["a#2"]
     assert cycles(asked) == [["b#2"], ["b#3"]]
 
 
@@ -119,7 +119,7 @@ def test_whose_time_has_come_comes_before_what_arrives(new_asked: Callable[..., 
     asked = new_asked(budget_bytes=ONE)
     asked.poll(asked.envelope("late", 2))
     decided = asked.poll(*(asked.envelope(f"u{number}", 1) for number in range(3)), after_ms=21_000)
-    assert asked.told(decided) == ["late#2", "u0#1"]
+    assert asked.notified(decided) == ["late#2", "u0#1"]
     assert cycles(asked) == [["u1#1"], ["u2#1"]]
 
 
@@ -128,9 +128,9 @@ def test_a_deadline_that_finds_nothing_left_to_let_out_comes_again_and_waits_for
 ) -> None:
     asked = new_asked(budget_bytes=ONE)
     asked.poll(*(asked.envelope(f"late{number}", 2) for number in range(4)))
-    assert asked.told(asked.poll(after_ms=21_000)) == ["late0#2", "late1#2"]
+    assert asked.notified(asked.poll(after_ms=21_000)) == ["late0#2", "late1#2"]
     decided = asked.poll(read_to={P0: 0}, ends=FAR)
-    assert asked.told(decided) == ["late2#2", "late3#2"]
+    assert asked.notified(decided) == ["late2#2", "late3#2"]
 
 
 def test_an_attempt_that_finds_nothing_left_to_let_out_is_made_with_the_next_cycle(new_asked: Callable[..., Asked]) -> None:
@@ -139,8 +139,8 @@ def test_an_attempt_that_finds_nothing_left_to_let_out_is_made_with_the_next_cyc
     for each in slow:
         asked.handler.fail(each, TransientError("away"))
     asked.poll(*slow)
-    assert asked.told(asked.poll(after_ms=3_000)) == ["slow0#1", "slow1#1"]
-    assert asked.told(asked.poll()) == ["slow2#1"]
+    assert asked.notified(asked.poll(after_ms=3_000)) == ["slow0#1", "slow1#1"]
+    assert asked.notified(asked.poll()) == ["slow2#1"]
 
 
 def test_a_try_that_finds_nothing_left_to_let_out_says_nothing_of_its_server(new_asked: Callable[..., Asked]) -> None:
@@ -148,14 +148,14 @@ def test_a_try_that_finds_nothing_left_to_let_out_says_nothing_of_its_server(new
     needy = asked.envelope("needy", 1)
     asked.handler.fail(needy, DependencyUnavailable("screening"))
     asked.poll(needy, *(asked.envelope(f"late{number}", 2) for number in range(2)))
-    assert asked.told(asked.poll(after_ms=30_000)) == ["late0#2", "late1#2"]
-    assert asked.told(asked.poll()) == ["needy#1"]
+    assert asked.notified(asked.poll(after_ms=30_000)) == ["late0#2", "late1#2"]
+    assert asked.notified(asked.poll()) == ["needy#1"]
 
 
 def test_what_was_left_over_is_due_whatever_the_clock_says(new_asked: Callable[..., Asked]) -> None:
     asked = new_asked(budget_bytes=ONE)
     loose(asked, "a", count=2)
-    assert asked.told(asked.poll(after_ms=-600_000)) == ["a#2"]
+    assert asked.notified(asked.poll(after_ms=-600_000)) == ["a#2"]
 
 
 def test_what_was_left_over_is_told_as_due_at_once(new_asked: Callable[..., Asked]) -> None:
@@ -169,7 +169,7 @@ def test_payment_data_that_is_written_counts_for_it_is_in_the_same_commit(new_as
     """A server accepts a commit up to a limit, and refuses a larger one each time."""
     asked = new_asked(budget_bytes=10_000)
     decided = asked.poll(*(asked.envelope(f"u{number}", 1, mds=["x" * 30_000]) for number in range(4)))
-    assert asked.told(decided) == ["u0#1"]
+    assert asked.notified(decided) == ["u0#1"]
     assert cycles(asked) == [["u1#1"], ["u2#1"], ["u3#1"]]
 
 

@@ -136,9 +136,9 @@ def as_property(row: AnyRow) -> tuple[str, object]:
 def tables_of(reports: Iterable[Any]) -> Iterator[tuple[str, list[str]]]:
     """Yield a name and the lines of a table for each kind of row that this run's tests have, in the order of their ends."""
     calls = [each for each in reports if getattr(each, "when", None) == "call"]
-    told = [each for call in calls for each in call.user_properties]
+    properties = [each for call in calls for each in call.user_properties]
     for name, kind in KINDS.items():
-        if rows := [kind(*value) for called, value in told if called == name]:
+        if rows := [kind(*value) for called, value in properties if called == name]:
             yield name, render(rows)
 
 

@@ -45,12 +45,12 @@ class ForeignReceiver:
         body = await request.body()
         await asyncio.sleep(self._chance.uniform(0, _LONGEST_SECONDS))
         key = request.headers.get("idempotency-key", "")
-        became, status, told = self._answer(key, request.url.path, body)
+        became, status, answer = self._answer(key, request.url.path, body)
         line = {"is": became, "unit": request.path_params["unit"], "key": key, "body": body.decode()}
         self._journal.write(json.dumps(line) + "\n")
         if self._chance.random() < self._breaks:
             request.state.transport.abort()
-        return JSONResponse(told, status)
+        return JSONResponse(answer, status)
 
     def _answer(self, key: str, path: str, body: bytes) -> tuple[str, int, dict[str, Any]]:
         if not _KEY.fullmatch(key):
@@ -59,10 +59,10 @@ class ForeignReceiver:
         if key not in self._answers:
             self._answers[key] = (request, 201, {"number": len(self._answers) + 1})
             return "taken", *self._answers[key][1:]
-        known, status, told = self._answers[key]
+        known, status, answer = self._answers[key]
         if known != request:
             return "reused", 422, {"title": "Idempotency-Key is already used"}
-        return "repeated", status, told
+        return "repeated", status, answer
 
 
 class _Protocol(H11Protocol):

@@ -65,16 +65,16 @@ def fill(stage: LedgerStage, count: int, job: str, *, key: str | None = None, en
     is_ended = ended_at is not None
     database = stage.ledger.database
     stage.ledger.start_job(job, "r", "s", "ann")
-    told = {"first": 1, "last": count, "headers": b"[]", "value": b"{}", "now": stage.now, "ended_at": ended_at}
-    told |= {"status": "processed" if is_ended else "ready"}
+    values = {"first": 1, "last": count, "headers": b"[]", "value": b"{}", "now": stage.now, "ended_at": ended_at}
+    values |= {"status": "processed" if is_ended else "ready"}
     name = f"'{job}-{count}-' || i"
     of_unit = f"'{key}'" if key else name
     head = "false" if is_ended else "i = 1" if key else "true"
     with database.write() as connection:
         keys = f"insert into delivery_key (receiver, key) {_NUMBERS[database.is_sqlite]} select distinct 'r', {of_unit} from n"
-        connection.execute(text(keys), told)
+        connection.execute(text(keys), values)
         rows = _ROWS.format(numbers=_NUMBERS[database.is_sqlite], job=job, name=name, key=of_unit, is_head=head)
-        connection.execute(text(rows), told)
+        connection.execute(text(rows), values)
         counts = text("update delivery_job set ingested = ingested + :new, processed = processed + :ended where id = :job")
         connection.execute(counts, {"new": count, "ended": count * is_ended, "job": job})
     if not database.is_sqlite:

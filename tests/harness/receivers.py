@@ -16,8 +16,8 @@ _ON_KAFKA = (
 @cache
 def delivery_settings(*keys: str, url: str = "http://127.0.0.1:1", is_kafka: bool = False) -> DeliverySettings:
     """Return the settings of delivery with one receiver `r`; `keys` are HOCON below it, such as `retry.attempts = 3`."""
-    told = [f'{_SECTION}.receivers.r.url = "{url}"', *(f"{_SECTION}.receivers.r.{key}" for key in keys)]
-    return load(Path("conf/application.conf"), [*told, *(_ON_KAFKA if is_kafka else ())]).delivery
+    overrides = [f'{_SECTION}.receivers.r.url = "{url}"', *(f"{_SECTION}.receivers.r.{key}" for key in keys)]
+    return load(Path("conf/application.conf"), [*overrides, *(_ON_KAFKA if is_kafka else ())]).delivery
 
 
 def receiver(*keys: str, url: str = "http://127.0.0.1:1", is_kafka: bool = False) -> Receiver:

@@ -103,11 +103,11 @@ class Teller:
             raise DependencyUnavailable("server")
         if self._clock.now() < self.away_until.get(identity, 0):
             raise TransientError("the teller is away")
-        told = {"flow": envelope.flow, "sequence": envelope.sequence, "data": sorted(name for name, _ in data.mds)}
+        content = {"flow": envelope.flow, "sequence": envelope.sequence, "data": sorted(name for name, _ in data.mds)}
         headers = [("notification-id", identity.encode())]
         headers += [("incomplete", marks.incomplete.encode())] if marks.incomplete is not None else []
         headers += [("late", b"true")] if marks.late else []
-        origin, value = envelope.record.origin, msgspec.json.encode(told)
+        origin, value = envelope.record.origin, msgspec.json.encode(content)
         facts = (Fact("GROUP", value, (("member", envelope.unit.encode()), *headers), origin),) if self.makes_facts else ()
         return Handled((Notification(identity, envelope.unit, "ACCP", value, tuple(headers), origin),), facts=facts)
 
@@ -311,7 +311,7 @@ class Service:
     # Output
 
     @property
-    def told(self) -> list[Told]:
+    def notifications(self) -> list[Told]:
         return [_told(line) for line in self._lines("notifications")]
 
     @property
@@ -330,7 +330,7 @@ class Service:
         return [_dead(line) for line in self._lines("dead-letters")]
 
     def sequences(self, unit: str) -> list[int | None]:
-        return [each.sequence for each in self.told if each.unit == unit]
+        return [each.sequence for each in self.notifications if each.unit == unit]
 
     @property
     def numbers(self) -> list[str]:

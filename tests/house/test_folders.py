@@ -43,8 +43,8 @@ def too_full(folders: dict[str, list[str]]) -> dict[str, int]:
 
 def without_a_line(texts: dict[str, str]) -> list[str]:
     """Return the packages whose `__init__` does not begin with a line that says what they hold."""
-    said = {path: (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0] for path, text in texts.items()}
-    return [path for path, line in said.items() if not line.endswith(".") or len(line.split()) < 3]
+    summaries = {path: (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0] for path, text in texts.items()}
+    return [path for path, line in summaries.items() if not line.endswith(".") or len(line.split()) < 3]
 
 
 def test_no_folder_has_four_modules_that_begin_with_the_same_word():

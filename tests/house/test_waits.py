@@ -39,8 +39,8 @@ def found_in(tree: ast.AST) -> Iterator[tuple[str, str]]:
                 yield "sleep", ast.unparse(node)
             case ast.Call(func=ast.Name(id="linger" | "async_linger")):
                 yield "linger", ast.unparse(node)
-            case ast.Call(func=ast.Name(id="wait_until" | "async_wait_until"), args=[_, *told], keywords=keywords):
-                seconds = [*told[1:2], *(each.value for each in keywords if each.arg == "seconds")]
+            case ast.Call(func=ast.Name(id="wait_until" | "async_wait_until"), args=[_, *others], keywords=keywords):
+                seconds = [*others[1:2], *(each.value for each in keywords if each.arg == "seconds")]
                 if any(isinstance(each, ast.Constant) and each.value < MIN_SECONDS for each in seconds):
                     yield "deadline", ast.unparse(node)
 

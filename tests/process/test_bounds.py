@@ -71,7 +71,7 @@ def test_three_thousand_notifications_of_a_large_payment_take_little_memory_and_
     peaks.append(peak_bytes(service))
     assert service.stop() == 0
     assert max(peaks) < MAX_MEMORY
-    told = identities(output)
-    assert len(set(told)) == 1 + (ENVELOPES - 1) * EVENTS
+    notified = identities(output)
+    assert len(set(notified)) == 1 + (ENVELOPES - 1) * EVENTS
     if storage == "embedded":
-        assert len(told) == len(set(told))
+        assert len(notified) == len(set(notified))

@@ -27,8 +27,8 @@ def service(new_service: Callable[..., OperatedService], receiver: ReceiverServe
 
 
 def status(service: OperatedService) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(service.verb("status", "--json").stdout)
-    return told
+    fields: dict[str, Any] = json.loads(service.verb("status", "--json").stdout)
+    return fields
 
 
 def delivering(service: OperatedService) -> list[int]:

@@ -24,7 +24,7 @@ SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "pain.001"
 def test_the_demo_puts_payments_in_order_and_shows_it(tmp_path: Path) -> None:
     ended = _demo(tmp_path, "--units", "300", "--seed", "7")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    for said in (
+    for text in (
         "300 payments from 3 pain.001 files, seed 7; all files in run/demo-7/",
         "What was put in order (seed 7)",
         "out of order on arrival",
@@ -44,7 +44,7 @@ def test_the_demo_puts_payments_in_order_and_shows_it(tmp_path: Path) -> None:
         "<Document xmlns=",
         "</Document>",
     ):
-        assert said in ended.stdout
+        assert text in ended.stdout
     assert "Traceback" not in ended.stderr
     story = ended.stdout.partition("The story of")[2].partition("Its last pain.002")[0]
     assert "    handled " in story, "something that had been stashed was handled when what it waited for came"
@@ -120,7 +120,7 @@ def test_a_users_own_pain001_files_are_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         ("<Document><unclosed>", "own.xml: "),
         ("not XML at all", "own.xml: "),
@@ -128,14 +128,14 @@ def test_a_users_own_pain001_files_are_taken(tmp_path: Path) -> None:
         (None, "No such file"),
     ],
 )
-def test_a_file_that_is_no_pain001_is_a_line_and_leaves_nothing(tmp_path: Path, content: str | None, said: str) -> None:
+def test_a_file_that_is_no_pain001_is_a_line_and_leaves_nothing(tmp_path: Path, content: str | None, expected: str) -> None:
     if content is not None:
         (tmp_path / "own.xml").write_text(content, encoding="utf-8")
     ended = _demo(tmp_path, "--pain001", "own.xml")
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1
     assert ended.stderr.startswith("resequencer: ")
-    assert said in ended.stderr
+    assert expected in ended.stderr
     assert not (tmp_path / "run").exists()
 
 
@@ -185,7 +185,7 @@ def _change_a_status(lines: list[bytes]) -> list[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("tamper", "said"),
+    ("tamper", "expected"),
     [
         (_drop_the_last, "1 lost"),
         *at_night(
@@ -197,7 +197,7 @@ def _change_a_status(lines: list[bytes]) -> list[bytes]:
     ],
 )
 def test_a_promise_that_was_broken_is_the_demos_exit_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tamper, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tamper, expected: str
 ) -> None:
     class Tampering(ServiceProcess):
         """A service that ends normally, but whose output is changed afterwards."""
@@ -215,16 +215,16 @@ def test_a_promise_that_was_broken_is_the_demos_exit_code(
     monkeypatch.setattr(command, "ServiceProcess", Tampering)
     assert main(["demo", "--units", "8", "--seed", "1"]) == 1
     shown = capsys.readouterr().out
-    assert said in shown
+    assert expected in shown
     assert "every promise was held" not in shown
 
 
 @pytest.mark.parametrize(
-    ("tamper", "said"),
+    ("tamper", "expected"),
     [(_double_the_first, "1 group report doubled"), *at_night("processes", (_drop_the_last, "1 group report missing"))],
 )
 def test_a_group_report_that_is_missing_or_doubled_is_the_demos_exit_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tamper, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tamper, expected: str
 ) -> None:
     class Tampering(ServiceProcess):
         def stop(self) -> int:
@@ -239,7 +239,7 @@ def test_a_group_report_that_is_missing_or_doubled_is_the_demos_exit_code(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(command, "ServiceProcess", Tampering)
     assert main(["demo", "--units", "14", "--seed", "1"]) == 1
-    assert said in capsys.readouterr().out
+    assert expected in capsys.readouterr().out
 
 
 def test_a_service_that_ends_badly_fails_the_demo_and_is_said(

@@ -16,8 +16,8 @@ def test_the_notifications_reach_a_receiver_that_sleeps_and_forgets(tmp_path: Pa
     command = [sys.executable, "-m", "notification_service", "demo", "--delivery", "--units", "60", "--seed", "7"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    said = ended.stdout.partition("What was delivered")[2]
-    cells = [[cell.strip() for cell in line.strip("│ ").split("│")] for line in said.splitlines() if line.startswith("│")]
+    shown = ended.stdout.partition("What was delivered")[2]
+    cells = [[cell.strip() for cell in line.strip("│ ").split("│")] for line in shown.splitlines() if line.startswith("│")]
     figures = dict(cells)
     assert int(figures["notifications"]) == int(figures["processed"]) + int(figures["rejected by the receiver"]) > 300
     assert figures["failed"] == "0"
@@ -25,7 +25,7 @@ def test_the_notifications_reach_a_receiver_that_sleeps_and_forgets(tmp_path: Pa
     assert int(figures["probes while asleep"]) > 0
     assert float(figures["time asleep"].removesuffix(" s")) >= 3
     for promise in ("lost", "doubled", "out of order", "unexpected", "needless calls"):
-        (line,) = [line for line in said.splitlines() if line.startswith(f"{promise} ")]
+        (line,) = [line for line in shown.splitlines() if line.startswith(f"{promise} ")]
         assert line.split()[-1] == "0", line
 
 
@@ -36,7 +36,7 @@ def test_a_delivery_that_failed_is_the_demos_exit_code(
     monkeypatch.setattr(delivery, "_SETTINGS", delivery._SETTINGS.replace("attempts = 50", "attempts = 1"))
     monkeypatch.setattr(delivery, "_BEHAVIOUR", ("--faults", "0.2"))
     assert main(["demo", "--delivery", "--units", "20", "--seed", "1"]) == 1
-    said = capsys.readouterr().out.partition("What was delivered")[2]
-    (failed,) = [line for line in said.splitlines() if line.strip("│ ").startswith("failed")]
+    shown = capsys.readouterr().out.partition("What was delivered")[2]
+    (failed,) = [line for line in shown.splitlines() if line.strip("│ ").startswith("failed")]
     assert int(failed.strip("│ ").rpartition("│")[2]) > 0
-    assert "500" in said
+    assert "500" in shown

@@ -114,7 +114,7 @@ HUNG = "hung for more than 2 s (handling-limit) and was ended at "
 
 
 @pytest.mark.parametrize(
-    ("way", "told"),
+    ("way", "cause"),
     [
         ("segfault", "was killed by SIGSEGV at "),
         ("hold the interpreter", HUNG),
@@ -128,7 +128,7 @@ HUNG = "hung for more than 2 s (handling-limit) and was ended at "
     ],
 )
 def test_a_record_that_ends_its_worker_is_set_aside_after_three_exits_and_its_neighbours_leave_once(
-    deadly: Callable[..., Daemon], way: str, told: str
+    deadly: Callable[..., Daemon], way: str, cause: str
 ) -> None:
     daemon = deadly(way)
     for sequence in (1, 2, 3):
@@ -139,13 +139,13 @@ def test_a_record_that_ends_its_worker_is_set_aside_after_three_exits_and_its_ne
     assert calls(daemon) == 3
     assert position.startswith("IPF_PROCESSING_DATA-0@")
     log = daemon.log_file.read_text()
-    assert log.count(told) >= 3
+    assert log.count(cause) >= 3
     assert f"while handling {position} of unit 'uow-3'" in log
     assert f"unit={KILLER} partition=IPF_PROCESSING_DATA-0 position={position}" in log
     if "exit" not in way:
         assert 'deadly_target.py", line' in log, "the stack is in the log"
     (letter,) = daemon.service.dead_letters()
-    assert told in letter["headers"]["dead-letter-error"]
+    assert cause in letter["headers"]["dead-letter-error"]
     status = daemon.service.verb("status").stdout
     assert f"{position} of unit 'uow-3'" in status, status
     assert "the record becomes a dead letter ended-its-worker" in status

@@ -61,7 +61,7 @@ class Struck(NamedTuple):
 
     def strike(self, blow: Blow, state: State) -> str:
         """Send records while the disk fails, check that their output leaves afterwards, and return the reason in the report."""
-        before, said = self.service.input_lines // 2, self._said(state)
+        before, logged = self.service.input_lines // 2, self._said(state)
         fault = self.disk.fail(blow.name, blow.calls, blow.error, torn=blow.torn)
         self.service.append(envelope_line(f"uow-{before}", 1), b"not a record %d" % before)
         report = self.service.wait_for_report(lambda report: report.state is state and fault.struck > 1, state)
@@ -70,7 +70,7 @@ class Struck(NamedTuple):
             lambda report: report.state is State.READY and report.counts.get("records") == self.service.input_lines, "it goes on"
         )
         assert len(self.service.notifications()) == len(self.service.dead_letters()) == before + 1
-        assert self._said(state) == [each + 1 for each in said], "once when it goes, once when it is back"
+        assert self._said(state) == [each + 1 for each in logged], "once when it goes, once when it is back"
         return str(report.reason)
 
     def _said(self, state: State) -> list[int]:
@@ -87,10 +87,10 @@ def struck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Struck]:
     try:
         yield Struck(service.start_and_wait(), disk)
         assert service.stop() == 0
-        told, dead = service.notifications(), service.dead_letters()
-        assert [each["key"] for each in told] == [f"uow-{number}" for number in range(service.input_lines // 2)]
+        notifications, dead = service.notifications(), service.dead_letters()
+        assert [each["key"] for each in notifications] == [f"uow-{number}" for number in range(service.input_lines // 2)]
         assert [each["value"] for each in dead] == [f"not a record {number}" for number in range(service.input_lines // 2)]
-        assert not any("possible-duplicate" in each["headers"] for each in (*told, *dead))
+        assert not any("possible-duplicate" in each["headers"] for each in (*notifications, *dead))
     finally:
         service.clear_away()
 

@@ -17,7 +17,7 @@ ENABLED = f"{NOTIFICATION}.aggregation.enabled=true"
 Naming = Callable[[str], str]
 
 
-def said(service: OperatedService, *arguments: str) -> list[dict]:
+def groups(service: OperatedService, *arguments: str) -> list[dict]:
     shown = service.verb("groups", *arguments, "--json")
     assert shown.returncode == 0, shown.stderr
     return [json.loads(line) for line in shown.stdout.splitlines()]
@@ -37,13 +37,13 @@ def test_groups_in_files_are_counted_beside_the_service_and_verified(new_daemon:
     followed = service.verb("verify", "--follow", "--give-up-after", "60s")
     assert followed.returncode == 0, followed.stdout + followed.stderr
     assert "30 messages: " in followed.stdout
-    open_ones, complete = (said(service, "list", "--state", each) for each in ("open", "complete"))
+    open_ones, complete = (groups(service, "list", "--state", each) for each in ("open", "complete"))
     assert len(open_ones) + len(complete) == 30
     assert open_ones
     key = open_ones[0]["key"]
     closed = service.verb("groups", "close", key, "--because", "a test")
     assert closed.returncode == 0, closed.stdout + closed.stderr
-    assert said(service, "show", key)[0]["state"] == "closed"
+    assert groups(service, "show", key)[0]["state"] == "closed"
     assert "store payments: " in service.verb("status").stdout
     assert service.verb("stop").returncode == 0
     verified = service.verb("verify")
@@ -86,7 +86,7 @@ def test_groups_on_topics_are_counted_by_two_workers_and_verified(
     followed = service.verb("verify", "--follow", "--give-up-after", "60s")
     assert followed.returncode == 0, followed.stdout + followed.stderr
     assert "60 messages: " in followed.stdout
-    open_ones = said(service, "list", "--state", "open")
+    open_ones = groups(service, "list", "--state", "open")
     assert open_ones
     assert service.verb("groups", "close", open_ones[0]["key"], "--because", "a test").returncode == 0
     wait_until(lambda: "every promise was held" in service.verb("verify").stdout, "the closed group is no deviation")

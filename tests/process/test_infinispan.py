@@ -13,7 +13,7 @@ INFINISPAN = f"{NOTIFICATION}.storage.infinispan"
 
 
 @pytest.mark.parametrize(
-    ("overrides", "code", "said"),
+    ("overrides", "code", "expected"),
     [
         ([f"{INFINISPAN}.cache=expiring"], 1, "its entries expire"),
         ([f'{INFINISPAN}.url="http://user:pass@localhost"'], 3, f"{INFINISPAN}.url: contains a login"),
@@ -21,7 +21,7 @@ INFINISPAN = f"{NOTIFICATION}.storage.infinispan"
     ],
 )
 def test_what_waiting_cannot_mend_ends_the_service_with_the_remedy(
-    service_on: Callable[..., OperatedService], infinispan: InfinispanServer, overrides: list[str], code: int, said: str
+    service_on: Callable[..., OperatedService], infinispan: InfinispanServer, overrides: list[str], code: int, expected: str
 ) -> None:
     with infinispan.client() as client:
         client.post("/rest/v2/caches/expiring", json={"local-cache": {"expiration": {"lifespan": 1_000}}})
@@ -29,5 +29,5 @@ def test_what_waiting_cannot_mend_ends_the_service_with_the_remedy(
     service.tell("uow-1", 1)
     service.start()
     assert service.wait() == code
-    assert said in service.log
+    assert expected in service.log
     assert "pass@" not in service.log

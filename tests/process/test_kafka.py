@@ -121,7 +121,7 @@ def test_check_connect_tells_of_a_topic_that_is_missing_and_of_brokers_that_are_
     )
     checked = away.service.verb("check", "--connect")
     assert checked.returncode == 4
-    assert checked.stderr.startswith("resequencer: the brokers: KafkaConnectionError")
+    assert checked.stderr.startswith("resequencer: the brokers at 127.0.0.1:1 (ipf.processing-data.ingress.kafka")
 
 
 def test_a_partition_that_a_dead_producer_holds_up_is_named_with_what_to_do(
@@ -139,9 +139,9 @@ def test_a_partition_that_a_dead_producer_holds_up_is_named_with_what_to_do(
             alive.send(source, b"{}", partition=1)
     begins = f"{source}-1 has stood at offset 0 since "
     daemon.wait_for(lambda report: any(note.startswith(begins) for note in report.notes), "it is named")
-    told = daemon.service.verb("status").stdout
-    assert f"note: {begins}" in told
-    assert re.search(f"{source}-1: .*51 behind", told)
+    status = daemon.service.verb("status").stdout
+    assert f"note: {begins}" in status
+    assert re.search(f"{source}-1: .*51 behind", status)
     assert begins in daemon.log_file.read_text()
     dead.abort_transaction()
     dead.close()

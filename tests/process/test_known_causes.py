@@ -102,8 +102,8 @@ def test_a_password_that_is_changed_while_the_service_runs_is_waited_for(
         client.execute_command("ACL", "SETUSER", "app", "<before", ">after")
         client.execute_command("CLIENT", "KILL", "USER", "app", "SKIPME", "yes")
         daemon.service.tell("uow-1", 1)
-        said = "check storage.redis.username and password"
-        wait_until(lambda: said in daemon.service.verb("status").stdout, "it waits and says why")
+        remedy = "check storage.redis.username and password"
+        wait_until(lambda: remedy in daemon.service.verb("status").stdout, "it waits and says why")
         assert daemon.report is not None
         assert daemon.report.state is State.STORAGE_UNAVAILABLE
         client.execute_command("ACL", "SETUSER", "app", ">before")

@@ -89,9 +89,9 @@ def test_a_deadline_stands_where_it_stood_before_a_restart(service: OperatedServ
     # On a busy machine it may have passed before the service is there again.
     assert [each.until for each in report.oldest_waits] in ([until], [])
     service.wait_for("uow-1", 2)
-    (told,) = service.notifications()
-    assert told["headers"]["incomplete"] == "sequence:1"
-    released = datetime.fromisoformat(told["value"]["CstmrPmtStsRpt"]["GrpHdr"]["CreDtTm"])
+    (notification,) = service.notifications()
+    assert notification["headers"]["incomplete"] == "sequence:1"
+    released = datetime.fromisoformat(notification["value"]["CstmrPmtStsRpt"]["GrpHdr"]["CreDtTm"])
     service.wait_for_report(lambda report: report.counts.get("incomplete") == 1, "it is counted")
     assert datetime.fromisoformat(until) <= released
     assert service.stop() == 0

@@ -56,7 +56,7 @@ def test_two_configurations_run_side_by_side(new_service: NewService, tmp_path: 
         each.tell(f"uow-{number}", 2, 1)
     for number, each in enumerate(services):
         each.wait_for(f"uow-{number}", 1, 2)
-        assert {told["key"] for told in each.notifications()} == {f"uow-{number}"}
+        assert {line["key"] for line in each.notifications()} == {f"uow-{number}"}
     assert [each.stop() for each in services] == [0, 0]
 
 

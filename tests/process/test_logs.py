@@ -58,9 +58,9 @@ def test_no_unit_id_can_forge_a_line(service: OperatedService) -> None:
 
 def test_a_supervisor_in_a_container_logs_to_stderr_and_writes_no_log_file(service: OperatedService) -> None:
     process = service.begin_verb("supervise", "--log-to-stderr")
-    said = service.directory / "supervise.log"
-    wait_until(lambda: said.exists() and " ready" in said.read_text(encoding="utf-8"), "ready")
+    log = service.directory / "supervise.log"
+    wait_until(lambda: log.exists() and " ready" in log.read_text(encoding="utf-8"), "ready")
     process.terminate()
     assert process.wait(DEADLINE_SECONDS) == 0
-    assert "drained" in said.read_text(encoding="utf-8")
+    assert "drained" in log.read_text(encoding="utf-8")
     assert not (service.run_directory / "service.log").exists()

@@ -23,15 +23,15 @@ def publish_settings(directory: LookupsDirectory, text: str, now: int = NOW) -> 
     return publish(directory, {SETTINGS: shaped(rows)}, now=now).version
 
 
-def said(service: OperatedService) -> list[tuple[str, str | None]]:
+def texts_and_versions(service: OperatedService) -> list[tuple[str, str | None]]:
     """Return each notification's text and the version that its header names."""
-    told = []
+    found = []
     for each in service.notifications():
         value = each["value"] if isinstance(each["value"], dict) else json.loads(each["value"])
         status = value["CstmrPmtStsRpt"]["OrgnlPmtInfAndSts"][0]["TxInfAndSts"][0]
         text = status["StsRsnInf"][0]["AddtlInf"][0] if "StsRsnInf" in status else ""
-        told.append((text, each["headers"].get("lookups-version")))
-    return told
+        found.append((text, each["headers"].get("lookups-version")))
+    return found
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_running_service_takes_the_first_release_up_and_every_other(
         wait_for_version(service, versions[-1])
         service.tell("uow-1", number)
         service.wait_for("uow-1", *range(1, number + 1))
-    assert said(service) == [("", None), ("text 2", versions[0]), ("text 3", versions[1])]
+    assert texts_and_versions(service) == [("", None), ("text 2", versions[0]), ("text 3", versions[1])]
     assert f"lookups {versions[0]}, the first" in service.log
     assert f"lookups {versions[1]}, after {versions[0]}" in service.log
     assert service.stop() == 0
@@ -88,7 +88,7 @@ def test_what_was_rolled_back_is_used_within_seconds(service: OperatedService, l
     wait_for_version(service, first)
     service.tell("uow-1", 1)
     service.wait_for("uow-1", 1)
-    assert said(service) == [("one", first)]
+    assert texts_and_versions(service) == [("one", first)]
     assert service.stop() == 0
 
 
@@ -135,8 +135,8 @@ def test_nothing_is_mixed_while_releases_change_under_load(service: OperatedServ
         texts[publish_settings(lookups, f"text {number}", NOW + number)] = f"text {number}"
     wait_for_version(service, max(texts))
     service.tell("uow-last", 1)
-    wait_until(lambda: len(said(service)) == 20 * 20 * 3 + 1, "all have left")
-    told = said(service)
-    assert all(version is not None and texts[version] == text for text, version in told)
-    assert told[-1] == ("text 20", max(texts))
+    wait_until(lambda: len(texts_and_versions(service)) == 20 * 20 * 3 + 1, "all have left")
+    found = texts_and_versions(service)
+    assert all(version is not None and texts[version] == text for text, version in found)
+    assert found[-1] == ("text 20", max(texts))
     assert service.stop() == 0

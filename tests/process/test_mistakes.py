@@ -68,8 +68,8 @@ def test_each_costs_its_envelope_and_the_worker_goes_on(new_daemon: Callable[...
     daemon = new_daemon(f"{NOTIFICATION}.target-type=mistaken_target:report", *settings)
     service = daemon.service
     (service.directory / "mistaken_target.py").write_text(TARGET, encoding="utf-8")
-    told = [f"{notification_id(unit, f'{unit}#{number}', 0)}={way}" for (unit, number), way in MISTAKES.items()]
-    (service.directory / "mistakes").write_text("\n".join(told))
+    rows = [f"{notification_id(unit, f'{unit}#{number}', 0)}={way}" for (unit, number), way in MISTAKES.items()]
+    (service.directory / "mistakes").write_text("\n".join(rows))
     for unit in ("uow-1", "uow-3", "uow-6"):
         service.tell(unit, 1, 2, 3)
     for unit in ("uow-2", "uow-4"):

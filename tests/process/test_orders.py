@@ -102,8 +102,8 @@ def _check(service: OperatedService, given: Mapping[str, Order]) -> None:
     found = {each["order"]["id"]: each["result"] for each in outcomes}
     assert found == {name: _RESULTS[order.kind] for name, order in given.items()}
     kinds = {order.unit: order.kind for order in given.values() if order.kind is not OrderKind.RESUME}
-    told = Counter(each["key"] for each in service.notifications())
-    assert told == {unit: 1 for unit, kind in kinds.items() if kind in (OrderKind.RELEASE, OrderKind.SKIP)}
+    counts = Counter(each["key"] for each in service.notifications())
+    assert counts == {unit: 1 for unit, kind in kinds.items() if kind in (OrderKind.RELEASE, OrderKind.SKIP)}
     assert all(each["headers"]["released-by"] == "operator" for each in service.notifications())
     dead_letters = Counter(each["key"] for each in service.dead_letters())
     assert dead_letters == {unit: 1 for unit, kind in kinds.items() if kind is OrderKind.DEAD_LETTER}

@@ -44,18 +44,18 @@ def test_a_console_shows_the_workers_of_another_machine_until_it_is_gone(
     )
     here = address_of(ours)
 
-    def told() -> dict[str, Any]:
+    def peer_status() -> dict[str, Any]:
         (found,) = httpx.get(f"{here}/api/v1/service?peers=true", timeout=DEADLINE_SECONDS).json()["peers"]
         return dict(found)
 
-    answer = wait_until(lambda: (found := told())["is_answering"] and found, "the peer has answered")
+    answer = wait_until(lambda: (found := peer_status())["is_answering"] and found, "the peer has answered")
     assert (answer["url"], answer["state"]) == (theirs, "ready")
     assert other.process is not None
     process_ids = [other.process.pid]
     assert process_ids_in(answer) == process_ids
     assert theirs in httpx.get(f"{here}/workers", timeout=DEADLINE_SECONDS).text
     other.clear_away()
-    gone = wait_until(lambda: not (found := told())["is_answering"] and found, "the peer is gone")
+    gone = wait_until(lambda: not (found := peer_status())["is_answering"] and found, "the peer is gone")
     assert process_ids_in(gone) == process_ids, "the last report that was read before it was gone is shown"
     assert gone["as_of"] >= answer["as_of"]
     page = httpx.get(f"{here}/workers", timeout=DEADLINE_SECONDS).text

@@ -56,9 +56,9 @@ def test_it_is_live_from_the_start_ready_when_status_says_so_and_status_prints_t
     assert ask(url, "live").status_code == 200
     wait_until(lambda: ask(url, "ready").status_code == 200, "ready")
     assert ask(url, "ready").json() == {"state": "ready", "workers": [{"slot": 0, "state": "ready", "reason": None}]}
-    told = service.verb("status")
-    assert told.returncode == 0
-    assert f"probes: {url}" in told.stdout
+    status = service.verb("status")
+    assert status.returncode == 0
+    assert f"probes: {url}" in status.stdout
 
 
 def test_it_stays_live_while_a_worker_that_died_is_started_again_and_is_not_ready_meanwhile(tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ def test_it_stays_live_while_a_worker_that_died_is_started_again_and_is_not_read
     try:
         url = probes_of(service)
         os.kill(find_worker(service), signal.SIGKILL)
-        told = wait_until(lambda: (found := ask(url, "ready")).status_code == 503 and found.json(), "not ready")
-        assert "was killed by SIGKILL" in told["workers"][0]["reason"]
+        answer = wait_until(lambda: (found := ask(url, "ready")).status_code == 503 and found.json(), "not ready")
+        assert "was killed by SIGKILL" in answer["workers"][0]["reason"]
         assert ask(url, "live").status_code == 200
         wait_until(lambda: ask(url, "ready").status_code == 200, "ready again")
     finally:

@@ -34,7 +34,7 @@ def test_units_are_forgotten_once_the_service_was_caught_up_for_the_retention(
 
 
 @pytest.mark.parametrize(
-    ("overrides", "code", "said"),
+    ("overrides", "code", "expected"),
     [
         ([f"{REDIS}.password=wrong"], 1, "check storage.redis.username and password"),
         ([f'{REDIS}.url="redis://127.0.0.1:1?x=1"'], 3, f"{REDIS}.url: has options behind"),
@@ -42,10 +42,10 @@ def test_units_are_forgotten_once_the_service_was_caught_up_for_the_retention(
     ],
 )
 def test_what_waiting_cannot_mend_ends_the_service_with_the_remedy(
-    service_on: Callable[..., OperatedService], redis_server: RedisServer, overrides: list[str], code: int, said: str
+    service_on: Callable[..., OperatedService], redis_server: RedisServer, overrides: list[str], code: int, expected: str
 ) -> None:
     service = service_on(redis_server, *overrides)
     service.tell("uow-1", 1)
     service.start()
     assert service.wait() == code
-    assert said in service.log
+    assert expected in service.log

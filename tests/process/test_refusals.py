@@ -19,7 +19,7 @@ HEADER = "process_flow_name,event_name,transaction_status,reason_code,additional
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "expected"),
     [
         (f"{RESEQUENCER}.stratgy=SEQUENCE", f"{RESEQUENCER}.strategy"),
         (f"{RESEQUENCER}.stash-timeout=0s", "stash-timeout"),
@@ -32,7 +32,7 @@ HEADER = "process_flow_name,event_name,transaction_status,reason_code,additional
         (f'{NOTIFICATION}.settings="latin-1.csv"', "latin-1.csv"),
     ],
 )
-def test_a_refused_configuration_is_a_line_and_creates_nothing(service: OperatedService, override: str, said: str) -> None:
+def test_a_refused_configuration_is_a_line_and_creates_nothing(service: OperatedService, override: str, expected: str) -> None:
     directory = service.directory
     (directory / "broken_module.py").write_text("1 / 0\n", encoding="utf-8")
     (directory / "bad.csv").write_text(f"{HEADER}PaymentInitiationFlow,PaymentReceived,XXXX,,\n", encoding="utf-8")
@@ -40,7 +40,7 @@ def test_a_refused_configuration_is_a_line_and_creates_nothing(service: Operated
     ended = run_here(directory, ["run", *service.arguments, override])
     assert ended.returncode == 3
     assert ended.stdout == ""
-    assert said in ended.stderr
+    assert expected in ended.stderr
     assert ended.stderr.startswith("resequencer: ")
     assert ended.stderr.count("\n") == 1
     assert not (directory / "run").exists()

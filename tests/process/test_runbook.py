@@ -96,11 +96,11 @@ def test_every_command_has_an_answer() -> None:
     assert set(COMMANDS) == ANSWERS.keys() | REFUSED.keys() | ON_KAFKA.keys()
 
 
-@pytest.mark.parametrize(("command", "told"), [*REFUSED.items(), *ON_KAFKA.items()])
-def test_a_command_that_does_not_suit_the_service_says_so(command: str, told: str, service: OperatedService) -> None:
+@pytest.mark.parametrize(("command", "expected"), [*REFUSED.items(), *ON_KAFKA.items()])
+def test_a_command_that_does_not_suit_the_service_says_so(command: str, expected: str, service: OperatedService) -> None:
     done = service.verb(*shlex.split(command)[1:])
     assert done.returncode != 0
-    assert told in done.stderr
+    assert expected in done.stderr
 
 
 @pytest.mark.parametrize("command", ANSWERS)

@@ -126,12 +126,12 @@ def test_it_comes_in_by_every_door_and_no_secret_is_told(secured: Callable[..., 
     followed = verb("verify", "--follow", "--give-up-after", "60s")
     assert "every promise was held" in followed.stdout, followed.stdout + followed.stderr
     assert verb("stop").returncode == 0
-    told = checked.stdout + daemon.log_file.read_text()
-    assert not [secret for secret in SECRETS.values() if secret in told]
+    printed = checked.stdout + daemon.log_file.read_text()
+    assert not [secret for secret in SECRETS.values() if secret in printed]
 
 
 @pytest.mark.parametrize(
-    ("overrides", "secrets", "told"),
+    ("overrides", "secrets", "expected"),
     [
         (
             [f"{KAFKA_CLIENTS}.sasl.username=stranger"],
@@ -148,7 +148,7 @@ def test_it_comes_in_by_every_door_and_no_secret_is_told(secured: Callable[..., 
     ],
 )
 def test_who_is_not_let_in_is_told_which_key_to_look_at(
-    secured: Callable[..., Daemon], tmp_path: Path, overrides: list[str], secrets: Given, told: str
+    secured: Callable[..., Daemon], tmp_path: Path, overrides: list[str], secrets: Given, expected: str
 ) -> None:
     other = KafkaServer(tmp_path / "other").certificates.authority
     daemon = secured(*overrides, **secrets)
@@ -156,7 +156,7 @@ def test_who_is_not_let_in_is_told_which_key_to_look_at(
     started = daemon.service.verb("start")
     assert started.returncode == 1
     # A broker that is too busy to answer the login in time is told of as unavailable, with the same keys to check.
-    assert told.casefold() in started.stderr.casefold()
+    assert expected.casefold() in started.stderr.casefold()
     assert not daemon.log_file.exists()
 
 
@@ -164,9 +164,9 @@ def test_a_wrong_password_of_kafka_is_waited_for_by_who_runs_and_said_in_the_sta
     """The brokers close the connection, as when they stop."""
     daemon = secured(KAFKA_PASSWORD="wrong")
     beside = daemon.service.begin_verb("run")
-    said = "check security.protocol, sasl.mechanism, sasl.username and sasl.password"
-    daemon.wait_for(lambda report: report.state is State.SOURCE_UNAVAILABLE and said in (report.reason or ""), "it is said")
-    assert said in daemon.service.verb("status").stdout
+    remedy = "check security.protocol, sasl.mechanism, sasl.username and sasl.password"
+    daemon.wait_for(lambda report: report.state is State.SOURCE_UNAVAILABLE and remedy in (report.reason or ""), "it is said")
+    assert remedy in daemon.service.verb("status").stdout
     assert daemon.service.verb("stop").returncode == 0
     assert beside.wait(DEADLINE_SECONDS) == 0
 
@@ -175,8 +175,13 @@ def test_every_right_that_is_missing_is_named_before_anything_starts(secured: Ca
     daemon = secured(f"{KAFKA_CLIENTS}.sasl.username=stranger", KAFKA_PASSWORD="nothing", REDIS_PASSWORD="wrong")
     started = daemon.service.verb("start")
     assert started.returncode == 1
-    told = [*(f"topic {topic}: " for topic in TOPICS), "Give the user Read on the group", "transactional id ", "storage.redis."]
-    assert not [each for each in told if each not in started.stderr], started.stderr
+    expected = [
+        *(f"topic {topic}: " for topic in TOPICS),
+        "Give the user Read on the group",
+        "transactional id ",
+        "storage.redis.",
+    ]
+    assert not [each for each in expected if each not in started.stderr], started.stderr
 
 
 def test_a_secret_that_is_not_in_the_environment_is_asked_for(secured: Callable[..., Daemon]) -> None:

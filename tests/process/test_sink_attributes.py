@@ -45,7 +45,7 @@ def daemon(new_daemon: Callable[..., Daemon], artemis: ArtemisServer, topic: str
     return made
 
 
-def told(daemon: Daemon, unit: str, subscriber: Subscriber) -> None:
+def assert_arrives(daemon: Daemon, unit: str, subscriber: Subscriber) -> None:
     """Write an envelope of a new unit, and wait until its notification has come here: an earlier one may come again."""
     daemon.service.tell(unit, 1)
     wait_until(lambda: unit.encode() in keys(subscriber), f"the notification of {unit} comes")
@@ -60,24 +60,24 @@ def test_what_is_set_holds_from_the_next_publication_on_and_after_kill_reset_and
     daemon: Daemon, configured: Subscriber, elsewhere: Subscriber, mosquitto: MosquittoServer
 ) -> None:
     verb = daemon.service.verb
-    told(daemon, "first", configured)
+    assert_arrives(daemon, "first", configured)
     done = verb("sink", "set", "--url", mosquitto.mqtt_url, "--qos", "2")
     assert (done.returncode, f"url = {mosquitto.mqtt_url} (set by " in done.stdout) == (0, True), done.stderr
-    told(daemon, "second", elsewhere)
+    assert_arrives(daemon, "second", elsewhere)
     daemon.wait_for(lambda report: any("qos = 2 (configured: 1)" in each for each in report.notes), "the report tells it")
 
     worker = daemon.worker
     assert worker is not None
     os.kill(worker, signal.SIGKILL)
     daemon.wait_for_another_worker(worker)
-    told(daemon, "third", elsewhere)
+    assert_arrives(daemon, "third", elsewhere)
     wait_until(lambda: verb("region", "reset", "--force").returncode == 0, "the region is reset")
-    told(daemon, "fourth", elsewhere)
+    assert_arrives(daemon, "fourth", elsewhere)
     assert verb("restart").returncode == 0
-    told(daemon, "fifth", elsewhere)
+    assert_arrives(daemon, "fifth", elsewhere)
 
     assert verb("sink", "reset").returncode == 0
-    told(daemon, "sixth", configured)
+    assert_arrives(daemon, "sixth", configured)
     assert (keys(configured), keys(elsewhere)) == ({b"first", b"sixth"}, {b"second", b"third", b"fourth", b"fifth"})
 
 
@@ -105,7 +105,7 @@ def test_what_waits_for_a_broker_that_is_away_leaves_through_another_one_that_is
 
 def test_a_file_of_attributes_that_is_damaged_refuses_until_it_is_removed(daemon: Daemon, configured: Subscriber) -> None:
     """To go on with what is configured would send to a broker that an operator has turned away from."""
-    told(daemon, "first", configured)
+    assert_arrives(daemon, "first", configured)
     (daemon.service.run_directory / "sink-mqtt.json").write_text("{")
     daemon.service.tell("second", 1)
     daemon.wait_for(lambda report: report.region is not None and report.region.resets > 0, "the region is reset")

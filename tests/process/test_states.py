@@ -41,7 +41,7 @@ def service(new_service: Callable[..., OperatedService], disk: FaultyDisk) -> Op
     return new_service(f"{NOTIFICATION}.worker.stale-after=10m", environment=disk.environment)
 
 
-def said(service: OperatedService) -> list[str]:
+def status_lines(service: OperatedService) -> list[str]:
     """Return the status lines with N for process ids and T for instants, without sizes and durations. Exit code 0 must mean
     ready.
 
@@ -71,14 +71,14 @@ _OPENS = 2
 
 
 def test_not_running(service: OperatedService) -> None:
-    assert said(service) == ["not running"]
+    assert status_lines(service) == ["not running"]
 
 
 def test_starting(service: OperatedService, disk: FaultyDisk) -> None:
     held = disk.hold(REPORT, Call.OPEN, skip=_OPENS)
     service.start()
     wait_until(lambda: held.struck, "its second report")
-    assert said(service) == ["starting", *NOTHING_YET]
+    assert status_lines(service) == ["starting", *NOTHING_YET]
     held.lift()
     until_it_says(service, State.READY)
 
@@ -91,7 +91,7 @@ def test_ready(service: OperatedService) -> None:
     service.wait_for_report(
         lambda report: report.counts.get("records") == 3 and report.partitions[0].acknowledged == end, "all is read"
     )
-    assert said(service) == [
+    assert status_lines(service) == [
         "ready",
         "process N since T, reported at T",
         "units: 2 active, 1 waiting with 1 stashed envelope",
@@ -112,7 +112,7 @@ def test_healing(service: OperatedService, disk: FaultyDisk) -> None:
     held = disk.hold(REPORT, Call.OPEN, skip=2 * _OPENS)
     service.start("ipf.processing-data.ingress.batch-size=1")
     wait_until(lambda: held.struck, "its third report")
-    lines = said(service)
+    lines = status_lines(service)
     assert lines[0] == "healing: the storage lost committed work; its records are being read again"
     assert re.match(r"IPF_PROCESSING_DATA-0: read to [1-9]\d*, [1-9]\d* behind, ", lines[-1])
     held.lift()
@@ -149,7 +149,7 @@ def test_away(service: OperatedService, disk: FaultyDisk, name: str, calls: Call
     fault = disk.fail(name, calls, error)
     service.tell("uow-2", 1)
     until_it_says(service, State(lines.partition(":")[0]))
-    assert said(service)[0] == lines
+    assert status_lines(service)[0] == lines
     fault.lift()
     until_it_says(service, State.READY)
     service.wait_for("uow-2", 1)
@@ -164,10 +164,10 @@ def test_draining(service: OperatedService, disk: FaultyDisk) -> None:
     last = disk.hold(REPORT, Call.OPEN, skip=2 * _OPENS - 1)
     first.lift()
     wait_until(lambda: last.struck, "a report after that it drains")
-    assert said(service) == ["draining", *NOTHING_YET]
+    assert status_lines(service) == ["draining", *NOTHING_YET]
     last.lift()
     assert service.wait() == 0
-    assert said(service) == ["not running"]
+    assert status_lines(service) == ["not running"]
 
 
 @pytest.mark.parametrize("stopped", ["worker", "supervisor and worker"])
@@ -182,7 +182,7 @@ def test_stale(new_daemon: Callable[..., Daemon], stopped: str) -> None:
     wait_until(lambda: time.time() - status.stat().st_mtime > 2.5, "its report is old")
     _, *nothing = NOTHING_YET
     who = "process N, its worker N since T, reported at T"
-    assert said(daemon.service) == ["stale: no report since T; it was ready then", who, *nothing]
+    assert status_lines(daemon.service) == ["stale: no report since T; it was ready then", who, *nothing]
     for each in processes:
         os.kill(each, signal.SIGCONT)
     daemon.wait_for(lambda report: report.reported_at > before.reported_at, "it goes on")
@@ -193,10 +193,10 @@ def test_a_worker_that_died_is_counted_and_what_it_died_of_is_said(daemon: Daemo
     worker = daemon.worker
     os.kill(worker, signal.SIGKILL)
     daemon.wait_for_another_worker(worker)
-    assert said(daemon.service)[2] == "started again once: the previous worker was killed by SIGKILL at T"
-    told = json.loads(daemon.service.verb("status", "--json").stdout)
-    assert told["restarts"] == 1
-    assert told["last_exit"].startswith("was killed by SIGKILL at ")
+    assert status_lines(daemon.service)[2] == "started again once: the previous worker was killed by SIGKILL at T"
+    fields = json.loads(daemon.service.verb("status", "--json").stdout)
+    assert fields["restarts"] == 1
+    assert fields["last_exit"].startswith("was killed by SIGKILL at ")
 
 
 def test_what_a_worker_said_of_its_end_is_said_while_the_next_one_tries(daemon: Daemon) -> None:
@@ -209,10 +209,10 @@ def test_what_a_worker_said_of_its_end_is_said_while_the_next_one_tries(daemon: 
         daemon.wait_for(lambda report: report.restarts > 0 and report.last_exit is not None, "it died of it")
         assert daemon.report is not None
         assert "state.db: no such table: units" in str(daemon.report.last_exit)
-        assert said(daemon.service)[0] != State.READY
+        assert status_lines(daemon.service)[0] != State.READY
         database.execute("ALTER TABLE misnamed RENAME TO units")
     wait_until(daemon.is_ready, "it goes on")
-    assert said(daemon.service)[2].startswith("started again ")
+    assert status_lines(daemon.service)[2].startswith("started again ")
     daemon.service.verb("stop")
     assert daemon.service.sequences("uow-2") == [1]
 
@@ -225,7 +225,7 @@ def test_an_input_that_was_cut_off_fails_the_region_and_ends_no_worker(daemon: D
     whole = file.read_bytes()
     file.write_bytes(b"")
     daemon.wait_for(lambda report: report.state is State.FAILED, "resets do not help")
-    first = said(daemon.service)[0]
+    first = status_lines(daemon.service)[0]
     assert first.startswith("failed: file: ")
     assert f"partition-0.jsonl: has 0 bytes but was read up to position {len(whole)}: it was cut" in first
     file.write_bytes(whole)
@@ -251,4 +251,4 @@ def test_two_daemons_with_two_configurations_each_say_their_own(new_daemon: Call
     assert one.report is not None
     assert (one.report.configuration, one.report.notifications) == ("one.conf", {})
     assert two.service.verb("stop").returncode == 0
-    assert [said(each.service)[0] for each in (one, two)] == ["ready", "not running"]
+    assert [status_lines(each.service)[0] for each in (one, two)] == ["ready", "not running"]

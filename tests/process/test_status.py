@@ -27,32 +27,32 @@ def test_a_ready_service_says_what_waits_for_what_and_since_when(service: Operat
     service.append(b"not a record")
     service.wait_for("uow-1", 1, 2)
     service.wait_for_report(lambda report: bool(report.oldest_waits and report.dead_letters), "what waits")
-    told = _told(service, code=0)
-    assert told["state"] == "ready"
-    assert told["reason"] is None
+    fields = _told(service, code=0)
+    assert fields["state"] == "ready"
+    assert fields["reason"] is None
     assert service.process is not None
-    assert told["process_id"] == told["worker_process_id"] == service.process.pid
-    assert told["units"] == {
+    assert fields["process_id"] == fields["worker_process_id"] == service.process.pid
+    assert fields["units"] == {
         "active": 2,
         "waiting": 1,
         "stashed_envelopes": 2,
-        "stashed_bytes_in_memory": told["units"]["stashed_bytes_in_memory"],
+        "stashed_bytes_in_memory": fields["units"]["stashed_bytes_in_memory"],
         "backlogged": 0,
         "held": 0,
     }
-    assert told["units"]["stashed_bytes_in_memory"] > 0
-    (wait,) = told["oldest_waits"]
+    assert fields["units"]["stashed_bytes_in_memory"] > 0
+    (wait,) = fields["oldest_waits"]
     assert (wait["unit"], wait["waits_for"], wait["kind"], wait["stashed"]) == ("uow-2", "sequence:1", "deadline", 2)
     assert wait["since"] < wait["until"]
-    assert {name: told["counts"][name] for name in ("records", "handled", "stashed", "duplicates")} == {
+    assert {name: fields["counts"][name] for name in ("records", "handled", "stashed", "duplicates")} == {
         "records": 6,
         "handled": 2,
         "stashed": 2,
         "duplicates": 1,
     }
-    assert told["notifications"] == {"ACTC": 1, "RCVD": 1}
-    assert told["dead_letters"] == {"undecodable": 1}
-    (partition,) = told["partitions"]
+    assert fields["notifications"] == {"ACTC": 1, "RCVD": 1}
+    assert fields["dead_letters"] == {"undecodable": 1}
+    (partition,) = fields["partitions"]
     assert partition["read_to"] == (service.in_directory / "partition-0.jsonl").stat().st_size
     assert partition["unpublished"] == 0
     text = service.verb("status")
@@ -65,9 +65,9 @@ def test_a_ready_service_says_what_waits_for_what_and_since_when(service: Operat
 def test_after_a_stop_it_is_not_running(service: OperatedService) -> None:
     service.start_and_wait()
     assert service.stop() == 0
-    told = _told(service, code=1)
-    assert told["state"] == "not running"
-    assert told["reason"] is None
+    fields = _told(service, code=1)
+    assert fields["state"] == "not running"
+    assert fields["reason"] is None
     assert service.verb("status").stdout == "not running\n"
 
 
@@ -85,18 +85,18 @@ def test_what_it_ended_with_is_said_when_it_did_not_end_well(service: OperatedSe
     (service.in_directory / "partition-0.jsonl").write_bytes(b"")
     service.start()
     assert service.wait() == 1
-    said = service.verb("status").stdout
-    assert said.startswith("not running: the service ended with: ")
-    assert "partition-0.jsonl" in said
+    text = service.verb("status").stdout
+    assert text.startswith("not running: the service ended with: ")
+    assert "partition-0.jsonl" in text
 
 
 def test_a_service_that_has_not_said_anything_yet_is_starting(service: OperatedService) -> None:
     service.start()
     wait_until(lambda: (service.run_directory / "lock").exists(), "the lock")
     service.signal(signal.SIGSTOP)
-    told = _told(service, code=None)
+    fields = _told(service, code=None)
     service.signal(signal.SIGCONT)
-    assert told["state"] in ("starting", "ready"), "it was stopped somewhere between the lock and its first cycle"
+    assert fields["state"] in ("starting", "ready"), "it was stopped somewhere between the lock and its first cycle"
     service.wait_for_report(lambda report: report.state == State.READY, "ready")
     assert service.stop() == 0
 
@@ -104,5 +104,5 @@ def test_a_service_that_has_not_said_anything_yet_is_starting(service: OperatedS
 def _told(service: OperatedService, *, code: int | None) -> dict[str, Any]:
     asked = service.verb("status", "--json")
     assert code in (None, asked.returncode), asked.stdout + asked.stderr
-    told: dict[str, Any] = json.loads(asked.stdout)
-    return told
+    fields: dict[str, Any] = json.loads(asked.stdout)
+    return fields

@@ -42,10 +42,10 @@ def test_status_names_the_server_and_nothing_becomes_a_dead_letter(service: Oper
     service.tell("uow-2", 1)
     service.wait_for("uow-2", 1)
     wait_until(lambda: "sanctions-api unavailable" in service.verb("status").stdout, f"the server is named; {service.log}")
-    said = service.verb("status").stdout.splitlines()
-    assert said[0] == "ready"
-    assert "sanctions-api unavailable: 1 unit waits for it" in said
-    assert any("uow-1 for sanctions-api (2 stashed, dependency at " in line for line in said)
+    lines = service.verb("status").stdout.splitlines()
+    assert lines[0] == "ready"
+    assert "sanctions-api unavailable: 1 unit waits for it" in lines
+    assert any("uow-1 for sanctions-api (2 stashed, dependency at " in line for line in lines)
     wait_until(lambda: service.log.count("sanctions-api is unavailable") == 1, "it is logged once")
     assert service.stop() == 0
     service.start_and_wait()

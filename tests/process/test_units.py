@@ -42,8 +42,8 @@ def follow_a_wait(service: OperatedService) -> None:
 def assert_waits(service: OperatedService) -> None:
     listed = service.verb("units", "list", "--json")
     assert listed.returncode == 0, listed.stderr
-    told = [json.loads(line) for line in listed.stdout.splitlines()]
-    assert [(each["unit"], each["waits_for"], each["stashed"], each["partition"]) for each in told] == [
+    rows = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert [(each["unit"], each["waits_for"], each["stashed"], each["partition"]) for each in rows] == [
         ("uow-1", "sequence:2", 1, PARTITION)
     ]
     shown = service.verb("units", "show", "uow-1")

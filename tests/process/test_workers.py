@@ -89,8 +89,8 @@ def test_a_worker_for_which_no_partition_is_left_stands_by_and_takes_over_when_a
     daemon.start()
     wait_until(lambda: len(_holders(daemon)) == 1, "one holds it")
     (holder,) = _holders(daemon)
-    told = rf"worker {1 - holder} \(process [0-9]+\): ready, no partition is left for it; it is on standby"
-    wait_until(lambda: re.search(told, daemon.service.verb("status").stdout), "the other one stands by")
+    standby = rf"worker {1 - holder} \(process [0-9]+\): ready, no partition is left for it; it is on standby"
+    wait_until(lambda: re.search(standby, daemon.service.verb("status").stdout), "the other one stands by")
     hanging = _worker_in(daemon, holder)
     os.kill(hanging, signal.SIGSTOP)
     wait_until(lambda: _holders(daemon) == {1 - holder}, "the other one has taken over")

@@ -174,18 +174,18 @@ def test_a_clock_that_is_a_year_off_for_ten_seconds_costs_nothing(
 
 
 def _of_output(stage: Stage, case: Case, late: float) -> tuple[ClockRow, ClockRow]:
-    told = stage.verify()
-    counts: Counter[str] = Counter(told["counts"])
+    answer = stage.verify()
+    counts: Counter[str] = Counter(answer["counts"])
     of_groups = {each.value: counts.pop(each.value) for each in OF_GROUPS}
     lost, doubled, out_of_order, early = map(
         counts.pop, (Deviation.LOST, Deviation.DOUBLED, Deviation.OUT_OF_ORDER, Deviation.FALSELY_MARKED)
     )
-    output = ClockRow("output", *case, told["notifications"], lost, doubled, out_of_order, early, counts.total(), late)
+    output = ClockRow("output", *case, answer["notifications"], lost, doubled, out_of_order, early, counts.total(), late)
     lost, doubled, early = (
         of_groups.pop(each)
         for each in (Deviation.GROUP_REPORT_MISSING, Deviation.GROUP_REPORT_DOUBLED, Deviation.GROUP_REPORT_UNEXPECTED)
     )
-    groups = ClockRow("groups", *case, told["groups"]["reports"], lost, doubled, 0, early, sum(of_groups.values()), late)
+    groups = ClockRow("groups", *case, answer["groups"]["reports"], lost, doubled, 0, early, sum(of_groups.values()), late)
     return output, groups
 
 

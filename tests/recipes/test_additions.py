@@ -118,12 +118,12 @@ def test_the_command_is_in_the_help_and_ends_with_its_exit_code(checkout: Path) 
     assert "say where this configuration reads and writes" in run(checkout, "notification_service", "--help").stdout
     nothing_there = run(checkout, "notification_service", "places", "--json")
     assert (nothing_there.returncode, nothing_there.stderr) == (1, "")
-    told = json.loads(nothing_there.stdout)
-    assert told["run"] == str(checkout / "run" / "application")
-    for each in told.values():
+    answer = json.loads(nothing_there.stdout)
+    assert answer["run"] == str(checkout / "run" / "application")
+    for each in answer.values():
         Path(each).mkdir(parents=True, exist_ok=True)
     there = run(checkout, "notification_service", "places")
-    assert (there.returncode, there.stdout.splitlines()[0]) == (0, f"run: {told['run']}")
+    assert (there.returncode, there.stdout.splitlines()[0]) == (0, f"run: {answer['run']}")
     refused = run(checkout, "notification_service", "places", "--set", f"{NOTIFICATION}.handlr=x")
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (3, "", 1)
 

@@ -76,8 +76,8 @@ def test_the_strategy_orders_what_a_service_lets_out(
     service.start_and_wait()
     service.wait_for_report(lambda report: report.counts.get("handled", 0) == 3, "all of it is handled")
     assert service.stop() == 0
-    told = [each["headers"]["envelope-id"] for each in service.notifications()]
-    assert told == ["uow-1#2", "uow-1#1", "uow-1#3"]
+    ids = [each["headers"]["envelope-id"] for each in service.notifications()]
+    assert ids == ["uow-1#2", "uow-1#1", "uow-1#3"]
 
 
 def _line(flow: str, sequence: int) -> bytes:
@@ -223,7 +223,7 @@ def wire_line(process_objects: list[dict[str, object]]) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "expected"),
     [
         ("resequencer.strategy", "payments.gone:Strategy", "cannot be used: ModuleNotFoundError"),
         ("target-type", "payments.gone:function", "cannot be imported (ModuleNotFoundError: No module named 'payments.gone')"),
@@ -235,14 +235,14 @@ def wire_line(process_objects: list[dict[str, object]]) -> bytes:
     ],
 )
 def test_what_cannot_be_used_is_refused_with_key_and_value(
-    own: Callable[[str], Recipe], tmp_path: Path, new_service: NewService, key: str, value: str, said: str
+    own: Callable[[str], Recipe], tmp_path: Path, new_service: NewService, key: str, value: str, expected: str
 ) -> None:
     own("a handler")
     checked = new_service(tmp_path, f"{NOTIFICATION}.{key}={json.dumps(value)}").verb("check")
     assert checked.returncode == 3
     assert checked.stderr.startswith(f"resequencer: {NOTIFICATION}.{key}: ")
     assert value in checked.stderr
-    assert said in checked.stderr
+    assert expected in checked.stderr
 
 
 @pytest.mark.slow

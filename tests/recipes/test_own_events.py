@@ -102,8 +102,8 @@ def test_a_unit_is_shown_and_a_data_handler_that_cannot_read_its_data_is_refused
     assert "sequence:3" in shown.stdout
     other = f'{NOTIFICATION}.data-handler="shop.lists:Lines"'
     service.start(other)
-    said = "of another data handler (data handler shop.lists:Lines raised TypeError"
-    wait_until(lambda: said in service.log_file.read_text(), "the unit is refused")
+    problem = "of another data handler (data handler shop.lists:Lines raised TypeError"
+    wait_until(lambda: problem in service.log_file.read_text(), "the unit is refused")
     service.kill()
     with source.open("ab") as appended:
         appended.write(event(1, 3) + event(1, 5))
@@ -114,7 +114,7 @@ def test_a_unit_is_shown_and_a_data_handler_that_cannot_read_its_data_is_refused
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "expected"),
     [
         (f"{INGRESS}.events.format", "shop.gone:Format", "cannot be imported (ModuleNotFoundError: No module named 'shop.gone')"),
         (f"{INGRESS}.events.format", "shop.totals:Receipts", "cannot be used: TypeError: it has no method decode"),
@@ -129,21 +129,21 @@ def test_a_unit_is_shown_and_a_data_handler_that_cannot_read_its_data_is_refused
     ],
 )
 def test_what_cannot_be_used_is_refused_with_key_and_value(
-    directory: Path, new_service: NewService, key: str, value: str, said: str
+    directory: Path, new_service: NewService, key: str, value: str, expected: str
 ) -> None:
     checked = new_service(directory, f"{key}={json.dumps(value)}", config=CONF).verb("check")
     assert checked.returncode == 3
     assert f"{key}: " in checked.stderr
     assert value in checked.stderr
-    assert said in checked.stderr
+    assert expected in checked.stderr
 
 
-@pytest.mark.parametrize(("name", "said"), [("none", "reports what was kept"), ("shop.totals:Total", "reports PaymentData")])
-def test_the_handler_of_payments_needs_payment_data(directory: Path, new_service: NewService, name: str, said: str) -> None:
+@pytest.mark.parametrize(("name", "expected"), [("none", "reports what was kept"), ("shop.totals:Total", "reports PaymentData")])
+def test_the_handler_of_payments_needs_payment_data(directory: Path, new_service: NewService, name: str, expected: str) -> None:
     checked = new_service(directory, f'{NOTIFICATION}.data-handler="{name}"').verb("check")
     assert checked.returncode == 3
     assert checked.stderr.startswith(f"resequencer: {NOTIFICATION}.data-handler: ")
-    assert said in checked.stderr
+    assert expected in checked.stderr
 
 
 def test_a_store_of_ones_own_counts_beside_events_of_other_formats(directory: Path, new_service: NewService) -> None:

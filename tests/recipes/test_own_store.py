@@ -50,8 +50,10 @@ def test_the_jobs_of_an_import_are_counted_and_its_completion_is_told_once(direc
         import_job("request-7", job, 3)
     import_job("request-8", 0, 2)
     worker = service.begin_verb("groups", "run")
-    told = wait_until(lambda: lines(jobs / "completions.jsonl"), "the completion")
-    assert [(each.key, json.loads(each.value)) for each in told] == [(b"request-7", {"request": "request-7", "contacts": 300})]
+    completions = wait_until(lambda: lines(jobs / "completions.jsonl"), "the completion")
+    assert [(each.key, json.loads(each.value)) for each in completions] == [
+        (b"request-7", {"request": "request-7", "contacts": 300})
+    ]
     import_job("request-8", 1, 2)
     wait_until(lambda: len(lines(jobs / "completions.jsonl")) == 2, "the second completion")
     with open_atomic_store(Path(CONF), "jobs", service.arguments[3:]) as store:
@@ -81,18 +83,18 @@ def test_a_store_that_is_not_configured_is_refused_by_name(directory: Path, name
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "expected"),
     [("apply", "payments.import_jobs:aply", "aply"), ("on-value", "payments.nowhere:on_value", "nowhere")],
 )
 def test_a_wrong_name_is_refused_before_anything_starts(
-    directory: Path, new_service: NewService, key: str, value: str, said: str
+    directory: Path, new_service: NewService, key: str, value: str, expected: str
 ) -> None:
     service = new_service(directory, f'{NOTIFICATION}.aggregation.stores.jobs.{key}="{value}"', config=CONF)
     for verb in ("check", "start"):
         refused = service.verb(verb)
         assert refused.returncode == 3, refused.stderr
         assert f"{NOTIFICATION}.aggregation.stores.jobs.{key}" in refused.stderr
-        assert said in refused.stderr
+        assert expected in refused.stderr
     assert not service.run_directory.exists()
 
 

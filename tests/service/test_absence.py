@@ -37,8 +37,10 @@ def read_one_by_one(service: Service) -> None:
 
 
 def check_all_is_whole(service: Service) -> None:
-    assert [(each.unit, each.sequence) for each in service.told] == [(unit, number) for number in (1, 2) for unit in UNITS]
-    assert {(each.data, each.incomplete, each.is_possible_duplicate) for each in service.told} == {(PARTS, None, False)}
+    assert [(each.unit, each.sequence) for each in service.notifications] == [
+        (unit, number) for number in (1, 2) for unit in UNITS
+    ]
+    assert {(each.data, each.incomplete, each.is_possible_duplicate) for each in service.notifications} == {(PARTS, None, False)}
 
 
 @pytest.mark.parametrize("hours", [3.9, 4.1, 60])
@@ -134,7 +136,7 @@ def test_a_unit_in_memory_is_not_forgotten_behind_its_actor(new_service: Callabl
     service.run()
     service.tell("u", 3)
     service.run()
-    assert [each.data for each in service.told] == [PARTS] * 3
+    assert [each.data for each in service.notifications] == [PARTS] * 3
 
 
 def test_the_caught_up_clock_goes_on_after_a_restart_where_it_was_committed_last(new_service: Callable[..., Service]) -> None:

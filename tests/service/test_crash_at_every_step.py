@@ -38,11 +38,11 @@ def test_without_a_crash_every_envelope_is_told_or_dead_lettered_once_and_nothin
         assert outcome.problem is None, seed
         lines = [line for phase in work.phases for _, line in phase.lines]
         came = {identity for line in lines if (identity := find_identity(line)) is not None}
-        told = [each.identity for each in outcome.told]
+        identities = [each.identity for each in outcome.notifications]
         dead_lettered = [find_identity(each.value) for each in outcome.dead if each.reason == "handler-failed"]
-        assert len(told) == len(set(told)), seed
-        assert not set(told) & set(dead_lettered), seed
-        assert set(told) | set(dead_lettered) == came, seed
+        assert len(identities) == len(set(identities)), seed
+        assert not set(identities) & set(dead_lettered), seed
+        assert set(identities) | set(dead_lettered) == came, seed
         garbage = [each for each in outcome.dead if each.reason not in ("handler-failed", "conflicting-duplicate")]
         assert len(garbage) == sum(find_identity(line) is None for line in lines), seed
 
@@ -54,8 +54,8 @@ def test_units_of_one_numbering_without_a_loss_are_told_in_exact_order_whatever_
         if workload(seed).plan.strategy != "SEQUENCE":
             continue
         outcome = simulate(seed)
-        for unit in {each.unit for each in outcome.told} - outcome.remembered.forgettable:
-            mine = [each for each in outcome.told if each.unit == unit]
+        for unit in {each.unit for each in outcome.notifications} - outcome.remembered.forgettable:
+            mine = [each for each in outcome.notifications if each.unit == unit]
             if not any(each.incomplete or each.is_late for each in mine):
                 assert [each.sequence for each in mine] == sorted(each.sequence or 0 for each in mine), replay_command(seed)
                 ordered += 1
@@ -82,7 +82,7 @@ def test_a_crash_before_or_after_each_step_of_a_workload_changes_nothing_and_los
     work = workload(SMALL)
     work = work._replace(plan=msgspec.structs.replace(work.plan, rotate_bytes=1_000, has_facts=True))
     expected = reference(work)
-    assert len(expected.facts) == len(expected.told) > 5
+    assert len(expected.facts) == len(expected.notifications) > 5
     for step in range(1 + part, expected.steps + 1, _PARTS):
         outcome = crash_at(work, step, expected)
         assert outcome.problem is None, f"{outcome.problem} after {outcome.trace}"

@@ -45,7 +45,7 @@ def test_where_retention_took_only_what_was_done_reading_goes_on_behind_it(kafka
             admin.delete_records({TopicPartition(*stage.partitions[0]): 2})
         stage.send(envelope("d", 1))
         live(stage)
-        assert told(stage) == [*"abcd"]
+        assert notified(stage) == [*"abcd"]
 
 
 def test_a_log_that_lost_its_tail_is_refused_where_something_was_done_there(struck_server: Callable[..., Any]) -> None:
@@ -57,7 +57,7 @@ def test_a_log_that_lost_its_tail_is_refused_where_something_was_done_there(stru
         kept = segment.stat().st_size
         stage.send(*(envelope(f"done{number}", 1) for number in range(8)))
         live(stage)
-        assert len(told(stage)) == 8
+        assert len(notified(stage)) == 8
         broker.stop()
         with segment.open("r+b") as file:
             file.truncate(kept)
@@ -66,7 +66,7 @@ def test_a_log_that_lost_its_tail_is_refused_where_something_was_done_there(stru
         assert len(stage.inputs()) == 7
         with pytest.raises(TransportRefused, match="it was read up to offset 9, but its log ends at 7"):
             live(stage)
-        assert len(told(stage)) == 8
+        assert len(notified(stage)) == 8
 
 
 def test_a_worker_that_fails_publishes_the_position_that_it_had_committed_and_nothing_more(
@@ -100,5 +100,5 @@ def test_a_worker_that_fails_publishes_the_position_that_it_had_committed_and_no
         assert (position and position.offset) == 1
         stage.send(envelope("held", 1))
         with closing(run()) as last:
-            wait_until(lambda: (last.cycle.run_once() and None) or len(told(stage)) == 3, "all notifications")
-        assert sorted(told(stage)) == ["held", "held", "v"]
+            wait_until(lambda: (last.cycle.run_once() and None) or len(notified(stage)) == 3, "all notifications")
+        assert sorted(notified(stage)) == ["held", "held", "v"]

@@ -90,7 +90,7 @@ def test_in_whatever_order_it_comes_it_alone_is_set_aside(tmp_path, storage, ord
     service = workers.service
     assert [each.reason for each in service.dead] == ["ended-its-worker"]
     assert [service.sequences(f"uow-{number}") for number in range(3)] == [[1, 2, 3], [1, 3], [1, 2, 3]]
-    assert not any(each.is_possible_duplicate or each.is_late or each.incomplete for each in service.told)
+    assert not any(each.is_possible_duplicate or each.is_late or each.incomplete for each in service.notifications)
     assert workers.deadly.exits == EXITS_OF_ONE + killed
     workers.begin()
     for _ in range(3):

@@ -57,10 +57,10 @@ def test_an_input_file_that_was_rewritten_while_the_service_was_stopped_is_refus
     ):
         service.start().run()
     service.kill()
-    assert [each.unit for each in service.told] == ["a", "a"]
+    assert [each.unit for each in service.notifications] == ["a", "a"]
     file.rename(file.with_name("partition-1.jsonl"))
     service.start().run()
-    assert [each.unit for each in service.told] == ["a", "a", *"bcdefg"]
+    assert [each.unit for each in service.notifications] == ["a", "a", *"bcdefg"]
     assert service.dead == []
 
 
@@ -88,9 +88,9 @@ def test_a_deadline_stands_where_it_stood_after_a_restart(service: Service) -> N
     service.clock.advance(DEADLINE_MS - 1)
     service.restart()
     service.run()
-    assert service.told == []
+    assert service.notifications == []
     service.run_after(1)
-    assert [(each.sequence, each.incomplete) for each in service.told] == [(2, "sequence:1")]
+    assert [(each.sequence, each.incomplete) for each in service.notifications] == [(2, "sequence:1")]
 
 
 def test_later_arrivals_do_not_extend_a_deadline(service: Service) -> None:
@@ -98,7 +98,7 @@ def test_later_arrivals_do_not_extend_a_deadline(service: Service) -> None:
     service.run()
     service.tell("u", 2)
     service.run_after(20_000)
-    assert service.told == []
+    assert service.notifications == []
     service.run_after(1_000)
     assert service.sequences("u") == [2, 3]
 
@@ -109,7 +109,7 @@ def test_a_retry_stands_where_it_stood_after_a_restart(service: Service) -> None
     service.run()
     service.restart()
     service.run_after(2_999)
-    assert service.told == []
+    assert service.notifications == []
     service.run_after(1)
     assert service.sequences("u") == [1, 2]
 
@@ -125,7 +125,7 @@ def test_a_backlog_read_after_an_outage_makes_nothing_incomplete(new_service: Ca
         for unit in range(10):
             service.tell(f"u{unit}", sequence)
     service.start().run()
-    assert [each.incomplete for each in service.told] == [None] * 40
+    assert [each.incomplete for each in service.notifications] == [None] * 40
     assert all(service.sequences(f"u{unit}") == [1, 2, 3, 4] for unit in range(10))
 
 
@@ -138,7 +138,7 @@ def test_after_the_backlog_what_is_still_missing_is_released_at_once(new_service
     service.clock.advance(600_000)
     service.tell("v", 1)
     service.start().run()
-    assert {(each.identity, each.incomplete) for each in service.told} == {
+    assert {(each.identity, each.incomplete) for each in service.notifications} == {
         ("u#A#2", "sequence:1"),
         ("v#A#1", None),
         ("v#A#2", None),
@@ -208,7 +208,7 @@ def test_only_after_the_storage_forgot_anything_repeats_and_then_it_says_so(serv
     service.start()
     service.tell("u", 3)
     service.run()
-    assert [(each.sequence, each.is_possible_duplicate) for each in service.told] == [
+    assert [(each.sequence, each.is_possible_duplicate) for each in service.notifications] == [
         (1, False),
         (2, False),
         (1, True),
@@ -218,7 +218,7 @@ def test_only_after_the_storage_forgot_anything_repeats_and_then_it_says_so(serv
     assert service.cycle.partitions.heals == 1
     service.restart()
     service.run()
-    assert len(service.told) == 5
+    assert len(service.notifications) == 5
 
 
 def test_a_forgotten_dead_letter_repeats_marked(service: Service) -> None:
@@ -242,7 +242,7 @@ def test_after_a_crash_before_the_storage_was_lost_what_left_beyond_the_position
     positions.write_bytes(before)
     service.forget_database()
     service.start().run()
-    assert [(each.sequence, each.is_possible_duplicate) for each in service.told] == [
+    assert [(each.sequence, each.is_possible_duplicate) for each in service.notifications] == [
         (1, False),
         (2, False),
         (1, True),
@@ -259,7 +259,7 @@ def test_damaged_positions_repeat_nothing_while_the_storage_remembers(service: S
     service.tell("u", 2)
     service.run()
     assert service.sequences("u") == [1, 2, 3]
-    assert [each.is_possible_duplicate for each in service.told] == [False, True, True]
+    assert [each.is_possible_duplicate for each in service.notifications] == [False, True, True]
 
 
 def test_forty_starts_without_a_commit_are_no_loss_of_memory(service: Service) -> None:
@@ -274,7 +274,7 @@ def test_forty_starts_without_a_commit_are_no_loss_of_memory(service: Service) -
     service.start()
     service.tell("u", 2)
     service.run()
-    assert [each.is_possible_duplicate for each in service.told] == [False] * 3
+    assert [each.is_possible_duplicate for each in service.notifications] == [False] * 3
     assert service.cycle.partitions.heals == 0
 
 
@@ -298,7 +298,7 @@ def test_forty_takeovers_after_one_that_published_are_no_loss_of_memory(service:
     service.run()
     assert service.sequences("u") == [1, 2, 3, 4, 5]
     assert service.cycle.partitions.heals == 0
-    assert not any(each.is_possible_duplicate for each in service.told)
+    assert not any(each.is_possible_duplicate for each in service.notifications)
 
 
 def test_another_strategy_is_refused_while_units_wait(service: Service) -> None:
@@ -353,7 +353,7 @@ def test_a_torn_last_line_of_the_input_is_waited_for(service: Service) -> None:
     file = service.directory / "in" / "partition-0.jsonl"
     file.write_bytes(line[:50])
     service.run()
-    assert (service.told, service.dead) == ([], [])
+    assert (service.notifications, service.dead) == ([], [])
     file.write_bytes(line + b"\n")
     service.run()
     assert service.sequences("u") == [1]

@@ -69,11 +69,11 @@ def test_each_status_of_a_payment_leaves_as_a_fact_in_order_and_once(make: Make,
     assert statuses(service, "a") == statuses(service, "b") == ["RCVD", "ACCP", "ACSC"]
     assert len({(line["key"], line["headers"]["group-total"], line["headers"]["amount"]) for line in service.facts}) == 1
     assert len({line["number"] for line in service.facts}) == 6
-    told = [json.loads(line) for line in (service.directory / "out" / "notifications.jsonl").read_bytes().splitlines()]
-    assert sorted((line["key"], line["headers"]["transaction-status"]) for line in told) == [
+    lines = [json.loads(line) for line in (service.directory / "out" / "notifications.jsonl").read_bytes().splitlines()]
+    assert sorted((line["key"], line["headers"]["transaction-status"]) for line in lines) == [
         (unit, status) for unit in ("a", "b") for status in ("ACSC", "RCVD")
     ]
-    assert {line["headers"]["group-id"] for line in told} == {line["key"] for line in service.facts}
+    assert {line["headers"]["group-id"] for line in lines} == {line["key"] for line in service.facts}
 
 
 def test_what_leaves_at_a_deadline_is_a_fact_with_its_mark(make: Make) -> None:

@@ -102,4 +102,4 @@ def test_a_unit_of_which_more_may_lie_in_a_transaction_that_hangs_holds_the_posi
     service.run_after(2_000)
     service.kill()
     service.start().run()
-    assert [(each.sequence, each.data) for each in service.told] == [(1, ("PAIN_001",)), (2, ("PAIN_001",))]
+    assert [(each.sequence, each.data) for each in service.notifications] == [(1, ("PAIN_001",)), (2, ("PAIN_001",))]

@@ -116,10 +116,10 @@ def test_a_paused_partition_reads_nothing_and_its_deadlines_rest(service: Servic
     service.run_after(1_000)
     service.tell("u", 1)
     service.run_after(HOUR)
-    assert service.told == []
+    assert service.notifications == []
     service.restart()
     service.run_after(HOUR)
-    assert service.told == []
+    assert service.notifications == []
     assert service.cycle.partitions.owned[P0].orders.is_paused
     give(service, OrderKind.RESUME_PARTITION, unit=None)
     service.run()
@@ -138,7 +138,7 @@ def test_a_deadline_is_later_by_the_pause(service: Service) -> None:
     service.run()
     service.restart()
     service.run_after(DEADLINE_MS - 1_001)
-    assert service.told == []
+    assert service.notifications == []
     service.run_after(1)
     assert service.sequences("u") == [2]
 
@@ -271,10 +271,10 @@ def test_a_kill_at_each_step_executes_each_order_once_with_one_outcome(tmp_path:
     whole, steps = _played(tmp_path / "whole", lambda _: Fate.GOES_WELL)
     expected = [replace(each, at=0) for each in outcomes(whole)]
     assert [each.result.value for each in expected] == ["done"] * 2 + ["done", "done", "held-until-resumed"] + ["done"] * 3
-    told, dead = [each.content for each in whole.told], [(each.position, each.reason) for each in whole.dead]
-    assert (len(told), len(dead)) == (3, 1)
+    contents, dead = [each.content for each in whole.notifications], [(each.position, each.reason) for each in whole.dead]
+    assert (len(contents), len(dead)) == (3, 1)
     for step in range(1, steps.count + 1):
         struck, _ = _played(tmp_path / str(step), lambda number, step=step: Fate.CRASH if number == step else Fate.GOES_WELL)
         assert [replace(each, at=0) for each in outcomes(struck)] == expected, step
-        assert [each.content for each in struck.told] == told, step
+        assert [each.content for each in struck.notifications] == contents, step
         assert [(each.position, each.reason) for each in struck.dead] == dead, step

@@ -88,7 +88,7 @@ def test_promise_3_whatever_crashes_each_number_leaves_once_and_none_is_left_out
     for seed in range(40, 43):
         outcome = simulate(seed)
         assert outcome.problem is None, seed
-        left = Counter(each.number for each in outcome.told)
+        left = Counter(each.number for each in outcome.notifications)
         assert not [number for number, times in left.items() if times > 1], seed
 
 
@@ -122,8 +122,8 @@ def test_promise_4_a_storage_that_has_forgotten_is_healed_and_what_may_repeat_is
     service.tell("w", 1)
     service.run()
     assert service.cycle.partitions.heals == 1
-    told = [(each.identity, each.is_possible_duplicate) for each in service.told]
-    assert told == [("u#A#1", False), ("u#A#1", True), ("v#A#1", False), ("v#A#2", True), ("w#A#1", False)]
+    notified = [(each.identity, each.is_possible_duplicate) for each in service.notifications]
+    assert notified == [("u#A#1", False), ("u#A#1", True), ("v#A#1", False), ("v#A#2", True), ("w#A#1", False)]
 
 
 @pytest.mark.slow
@@ -170,7 +170,7 @@ def test_promise_6_a_handler_that_fails_delays_its_unit_and_no_other(new_service
     service.tell("broken", 1, 2)
     service.tell("other", 1, 2)
     service.run()
-    assert [each.unit for each in service.told] == ["broken", "other", "other"]
+    assert [each.unit for each in service.notifications] == ["broken", "other", "other"]
     service.run_after(3_600)
     assert (service.sequences("slow"), [each.reason for each in service.dead]) == ([1, 2], ["handler-failed"])
 
@@ -184,7 +184,7 @@ def test_promise_7_a_units_stash_at_its_bound_is_released_as_at_its_deadline(new
     service.run()
     assert service.report_units().stashed <= 10
     assert service.sequences("u")[:10] == list(range(2, 12))
-    assert service.told[0].incomplete == "sequence:1"
+    assert service.notifications[0].incomplete == "sequence:1"
 
 
 def test_promise_7_a_workers_stash_at_its_bound_leaves_memory_and_loses_nothing(new_service: NewService) -> None:

@@ -146,7 +146,7 @@ def test_what_no_longer_fits_into_the_metadata_stops_the_intake_until_deadlines_
         lengths.append(len(find_done(service)))
     assert max(lengths) <= 60
     assert service.cycle.metrics.counts["records"] == 120
-    assert len({each.identity for each in service.told}) == len(service.told) == 120
+    assert len({each.identity for each in service.notifications}) == len(service.notifications) == 120
 
 
 def test_a_crash_loses_no_stashed_envelope(service: Service) -> None:
@@ -202,7 +202,7 @@ def test_nothing_is_marked_after_a_restart_for_it_forgets_by_design(service: Ser
     service.start()
     service.tell("u", 1)
     service.run()
-    assert not any(each.is_possible_duplicate for each in service.told)
+    assert not any(each.is_possible_duplicate for each in service.notifications)
     assert service.cycle.partitions.heals == 0
 
 
@@ -267,8 +267,8 @@ def test_at_the_bound_of_the_worker_the_oldest_stash_is_released_marked(new_serv
     for unit in range(3):
         service.tell(f"u{unit}", 2)
         service.run_after(1)
-    assert service.told[0].identity == "old#A#2"
-    assert service.told[0].incomplete == "sequence:1"
+    assert service.notifications[0].identity == "old#A#2"
+    assert service.notifications[0].incomplete == "sequence:1"
     assert service.report_units().stashed_bytes <= 1_000
 
 
@@ -280,7 +280,7 @@ def eight_ahead_of_one_that_waits(service: Service) -> int:
         service.tell(f"done{number}", 1)
     service.run_after(2_000)
     service.kill()
-    assert len(service.told) == 8
+    assert len(service.notifications) == 8
     return first
 
 
@@ -300,7 +300,7 @@ def test_a_file_that_was_cut_and_appended_to_is_refused_where_what_was_done_ahea
         TransportRefused, match=f"has {service.input_size()} bytes but was read up to position {read_to}: it was cut"
     ):
         service.start().run()
-    assert len(service.told) == 8
+    assert len(service.notifications) == 8
 
 
 def test_a_file_that_was_cut_and_has_become_as_long_again_is_refused_where_no_line_ends(service: Service) -> None:
@@ -339,7 +339,7 @@ def test_a_position_that_was_moved_without_what_is_done_beyond_it_is_refused(ser
         service.start().run()
     rewrite_position(service, offset=first, metadata="")
     service.start().run()
-    assert len(service.told) == 16
+    assert len(service.notifications) == 16
 
 
 class Shortened:
@@ -374,7 +374,7 @@ def test_where_retention_took_only_what_was_done_reading_goes_on_behind_it(retai
     retained.start().run()
     retained.tell("active", 2)
     retained.run()
-    assert [each.identity for each in retained.told] == ["active#A#1", "done#A#1", "last#A#1"]
+    assert [each.identity for each in retained.notifications] == ["active#A#1", "done#A#1", "last#A#1"]
     retained.run_after(DEADLINE_MS)
     assert retained.sequences("active") == [1, 2]
     retained.run_after(IDLE_MS)
@@ -389,7 +389,7 @@ def test_where_retention_took_all_that_was_ever_read_reading_goes_on_at_the_end(
     retained.start().run()
     retained.tell("new", 1)
     retained.run()
-    assert [each.identity for each in retained.told] == ["active#A#1", "done#A#1", "new#A#1"]
+    assert [each.identity for each in retained.notifications] == ["active#A#1", "done#A#1", "new#A#1"]
 
 
 def test_what_retention_took_though_it_waited_is_named(service: Service) -> None:

@@ -51,7 +51,7 @@ def test_an_hour_without_it_costs_no_dead_letter_and_no_mark(service: Callable[.
     assert one.report_units().unavailable == {API: 1}
     let_pass(one, HOUR_MS // 2 + 60_000)
     assert one.sequences("uow-1") == [1, 2, 3]
-    assert not any(each.incomplete or each.is_late for each in one.told)
+    assert not any(each.incomplete or each.is_late for each in one.notifications)
     assert one.dead == []
     assert one.report_units().unavailable == {}
 
@@ -81,7 +81,7 @@ def test_a_unit_beyond_its_bound_waits_outside_of_memory_and_is_not_released(ser
     assert (units_report.active, units_report.waiting, units_report.stashed, units_report.stashed_bytes) == (0, 1, 12, 0)
     let_pass(one, HOUR_MS + 60_000)
     assert one.sequences("uow-1") == [*range(1, 13)]
-    assert not any(each.incomplete for each in one.told)
+    assert not any(each.incomplete for each in one.notifications)
 
 
 def test_where_nothing_can_leave_memory_the_oldest_is_set_aside_beyond_the_workers_bound(service: Callable[..., Service]) -> None:
@@ -99,4 +99,4 @@ def test_where_nothing_can_leave_memory_the_oldest_is_set_aside_beyond_the_worke
         "server is unavailable, and the worker's stash is full (stash-limit.bytes-per-worker)"
     }
     let_pass(one, HOUR_MS + 60_000)
-    assert len(one.dead) + len([each for each in one.told if each.unit in units]) == 20
+    assert len(one.dead) + len([each for each in one.notifications if each.unit in units]) == 20

@@ -33,10 +33,10 @@ def test_what_was_stashed_meanwhile_is_released_after_one_deadline(service: Serv
     service.run_after(10_000)
     service.tell("u", 5)
     service.run_after(DEADLINE_MS - 10_001)
-    assert service.told == []
+    assert service.notifications == []
     service.run_after(1)
     assert service.sequences("u") == [2, 3, 5]
-    assert [each.incomplete for each in service.told] == ["sequence:1", "sequence:1", "sequence:4"]
+    assert [each.incomplete for each in service.notifications] == ["sequence:1", "sequence:1", "sequence:4"]
 
 
 @pytest.mark.parametrize("is_new", [False, True])
@@ -45,7 +45,7 @@ def test_what_failed_for_a_while_meanwhile_is_tried_again(service: Service, *, i
     service.handler.away_until["u#A#1"] += 1_000
     service.tell("u", 1, 2)
     service.run()
-    assert service.told == []
+    assert service.notifications == []
     service.handler.away_until.clear()
     set_right(service, is_new=is_new)
     service.run_after(30_000)

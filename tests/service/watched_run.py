@@ -35,7 +35,7 @@ def live(directory: Path, work: Workload, first: int, mark: int | None = None) -
         feed(directory, work, number)
         service.run(_MAX_CYCLES)
     service.stop()
-    return Outcome(tuple(service.told), tuple(service.dead), 0, 0, 0)
+    return Outcome(tuple(service.notifications), tuple(service.dead), 0, 0, 0)
 
 
 def feed(directory: Path, work: Workload, phase: int) -> None:

@@ -36,8 +36,10 @@ class SourcedTeller(Teller):
 
     def handle(self, envelope: DataEnvelope, data: PaymentData, marks: Marks, now: Instant) -> Handled:
         self._clock.advance(self.takes_ms())
-        (told,) = super().handle(envelope, data, marks, now).notifications
-        return Handled((replace(told, headers=(*told.headers, ("source-position", str(told.origin).encode()))),))
+        (notification,) = super().handle(envelope, data, marks, now).notifications
+        return Handled(
+            (replace(notification, headers=(*notification.headers, ("source-position", str(notification.origin).encode()))),)
+        )
 
 
 def find_false_mark(world: World) -> str | None:
@@ -45,9 +47,9 @@ def find_false_mark(world: World) -> str | None:
 
     The mark is allowed only if the record that caused the output was in its log when something was forgotten.
     """
-    told = [(each, "source-position") for each in world.broker.decided(NOTIFICATIONS)]
+    notified = [(each, "source-position") for each in world.broker.decided(NOTIFICATIONS)]
     dead = [(each, "dead-letter-source-position") for each in world.broker.decided(DEAD_LETTERS)]
-    for record, source in (*told, *dead):
+    for record, source in (*notified, *dead):
         headers = dict(record.headers)
         place, offset = headers[source].decode().rsplit("@", 1)
         number = int(place.rsplit("-", 1)[1])
@@ -58,10 +60,10 @@ def find_false_mark(world: World) -> str | None:
 
 def read_outcome(broker: FakeBroker, injected_faults: InjectedFaults) -> Outcome:
     """Return what a `read_committed` reader gets, without a judgement."""
-    told = tuple(_told(each) for each in broker.decided(NOTIFICATIONS))
+    notifications = tuple(_told(each) for each in broker.decided(NOTIFICATIONS))
     dead = tuple(_dead(each) for each in broker.decided(DEAD_LETTERS))
     return Outcome(
-        told, dead, injected_faults.crashes, injected_faults.count, injected_faults.steps, tuple(injected_faults.trace)
+        notifications, dead, injected_faults.crashes, injected_faults.count, injected_faults.steps, tuple(injected_faults.trace)
     )
 
 

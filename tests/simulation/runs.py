@@ -325,8 +325,8 @@ def main(arguments: list[str]) -> int:
         if options.fault is not None:
             options.fault(patch)
         outcome = simulate(options.seed, options.run, expected)
-    told = f"{outcome.crashes} crashes, {outcome.strikes} injected_faults in {outcome.steps} steps"
-    print(*outcome.trace, told, outcome.problem or "all is well", sep="\n")
+    summary = f"{outcome.crashes} crashes, {outcome.strikes} injected_faults in {outcome.steps} steps"
+    print(*outcome.trace, summary, outcome.problem or "all is well", sep="\n")
     return int(outcome.problem is not None)
 
 

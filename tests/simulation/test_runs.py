@@ -33,8 +33,8 @@ def test_without_faults_everything_is_told_once_and_nothing_waits() -> None:
     for seed in range(12):
         outcome = reference(seed)
         assert outcome.problem is None, seed
-        told = [each.identity for each in outcome.told]
-        assert len(told) == len(set(told)), seed
+        identities = [each.identity for each in outcome.notifications]
+        assert len(identities) == len(set(identities)), seed
 
 
 @pytest.mark.slow

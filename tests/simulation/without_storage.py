@@ -90,8 +90,8 @@ class _Came:
 
 
 def _find_repetition(outcome: Outcome, came: _Came) -> str | None:
-    units = {each.identity: each.unit for each in outcome.told}
-    for identity, times in Counter(each.identity for each in outcome.told).items():
+    units = {each.identity: each.unit for each in outcome.notifications}
+    for identity, times in Counter(each.identity for each in outcome.notifications).items():
         if times > (came.times[identity] if came.rests(units[identity]) else 1):
             return f"told {times} times: {identity}, which came {came.times[identity]} times"
     dead_lettered = Counter(each.position for each in outcome.dead)
@@ -100,8 +100,10 @@ def _find_repetition(outcome: Outcome, came: _Came) -> str | None:
 
 def _find_difference(outcome: Outcome, expected: Outcome, work: Workload, came: _Came) -> str | None:
     """Compare the notifications of units that were not released early, retried, dead-lettered or idle."""
-    rested = {each.unit for each in (*outcome.told, *expected.told) if came.rests(each.unit)}
-    released = {each.unit for each in expected.told if each.incomplete is not None or each.is_late}
+    rested = {each.unit for each in (*outcome.notifications, *expected.notifications) if came.rests(each.unit)}
+    released = {each.unit for each in expected.notifications if each.incomplete is not None or each.is_late}
     dead_lettered = {names[0] for each in expected.dead if (names := names_in(each.value)) is not None}
     tried_again = {identity.split("#")[0] for identity in work.away_until}
-    return first_difference(outcome.told, expected.told, but_for=rested | released | tried_again | dead_lettered)
+    return first_difference(
+        outcome.notifications, expected.notifications, but_for=rested | released | tried_again | dead_lettered
+    )

@@ -99,6 +99,9 @@ def text_of(error: BaseException) -> str:
     return text.split("] ", 1)[1] if text.startswith("[Error ") and "] " in text else text or type(error).__name__
 
 
+ADDRESS = "ipf.processing-data.ingress.kafka.consumer.kafka-clients.bootstrap.servers"
+"""The key of the brokers' addresses. The producer connects to the same ones."""
+
 _Made = TypeVar("_Made")
 
 
@@ -192,8 +195,9 @@ def make_client(what: str, make: Callable[..., _Made], options: Mapping[str, Any
 
     Raises:
         TransportUnavailable: No broker answered within `bootstrap_timeout_ms`; the text holds the reason if one is known.
-        TransportRefused: The brokers refuse the login.
+        TransportRefused: The brokers refuse the login. Both texts name the addresses and their key.
     """
+    what = f"{what} at {options['bootstrap_servers']} ({ADDRESS})"
     halves: list[OurNetClient] = []
 
     def network(**given: Any) -> OurNetClient:

@@ -167,11 +167,11 @@ def _custom_object(each: Object) -> tuple[str, Any]:
 def _process_object(each: Object) -> tuple[str | None, ...]:
     event, kind = each.get("object"), each.get("objectType")
     if _is_event(event):
-        said = event or {}
+        fields = event or {}
     else:
         _demand(kind != "PROCESS_FLOW_EVENT")
-        said = {}
-    return each.get("uniqueId"), kind, *(said.get(name) for name in _EVENT)
+        fields = {}
+    return each.get("uniqueId"), kind, *(fields.get(name) for name in _EVENT)
 
 
 def _is_event(event: Any) -> bool:

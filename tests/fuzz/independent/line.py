@@ -72,10 +72,10 @@ def _headers(members: list[Member]) -> tuple[tuple[str, bytes], ...]:
     """Return the headers of the last `headers` member. All such members must have the right types; only the last
     one's headers must have exactly one value each.
     """
-    said = [each.value for each in members if each.name == "headers"]
-    for each in said:
+    given = [each.value for each in members if each.name == "headers"]
+    for each in given:
         _demand_types(each)
-    last = said[-1] if said else None
+    last = given[-1] if given else None
     if isinstance(last, Object):
         return tuple((name, text.encode()) for name, text in last.items())
     return tuple(map(_header, last or ()))

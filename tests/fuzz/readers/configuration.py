@@ -59,10 +59,10 @@ def _check_refusal(error: ConfigurationError) -> None:
 
 
 def _check_printed(configuration: Configuration) -> None:
-    told = [each for each in configuration.effective if not is_secret_name(each.path)]
-    _FILE.write_text("\n".join(map(str, told)), encoding="utf-8")
+    shown = [each for each in configuration.effective if not is_secret_name(each.path)]
+    _FILE.write_text("\n".join(map(str, shown)), encoding="utf-8")
     again = {each.path: each.value for each in load(_FILE).effective}
-    assert {each.path: each.value for each in told} == {path: again[path] for path in again if not is_secret_name(path)}
+    assert {each.path: each.value for each in shown} == {path: again[path] for path in again if not is_secret_name(path)}
 
 
 def _check_json(data: bytes) -> None:
@@ -73,8 +73,8 @@ def _check_json(data: bytes) -> None:
     if not isinstance(document, Object) or not _is_plain(document):
         return
     text = data.decode()
-    said = resolve([parse_text(text, "text", where="text")]).values
-    assert said == dict(_flat(document, "")), said
+    resolved = resolve([parse_text(text, "text", where="text")]).values
+    assert resolved == dict(_flat(document, "")), resolved
 
 
 def _is_plain(value: Any) -> bool:

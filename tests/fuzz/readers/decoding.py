@@ -61,8 +61,8 @@ def check_refusal(error: str) -> None:
 
 
 def _check_envelope(envelope: DataEnvelope, reading: Reading, value: bytes) -> None:
-    said = (envelope.unit, envelope.flow, envelope.sequence)
-    assert said == (reading.unit, reading.flow, reading.sequence)
+    identity = (envelope.unit, envelope.flow, envelope.sequence)
+    assert identity == (reading.unit, reading.flow, reading.sequence)
     if reading.envelope_id is None:
         flow, _, digest = envelope.envelope_id.rpartition("#")
         assert (flow, bytes.fromhex(digest)) == (reading.flow, envelope.digest)
@@ -71,8 +71,8 @@ def _check_envelope(envelope: DataEnvelope, reading: Reading, value: bytes) -> N
     _check_bodies([(each.object_type, each.body) for each in envelope.mds_objects], reading.mds, value)
     _check_bodies([(each.name, each.body) for each in envelope.pds_objects], reading.pds, value)
     _check_bodies([(each.key, each.body) for each in envelope.custom_objects], reading.custom, value)
-    told = [(e.unique_id, e.object_type, e.event_name, e.process_flow_name, e.reason_code) for e in envelope.process_objects]
-    assert tuple(told) == reading.process
+    objects = [(e.unique_id, e.object_type, e.event_name, e.process_flow_name, e.reason_code) for e in envelope.process_objects]
+    assert tuple(objects) == reading.process
     for each in envelope.process_objects:
         read_body(each.body)
 

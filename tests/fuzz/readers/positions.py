@@ -48,8 +48,8 @@ def _check_refusal(error: TransportRefused, data: bytes) -> None:
 
 def _check_content(positions: Positions, document: Any) -> None:
     assert positions.lengths == document["lengths"]
-    said = {(each["topic"], each["partition"]): (each["offset"], each["metadata"]) for each in document["partitions"]}
-    assert {tuple(name): (each.offset, each.metadata) for name, each in positions.partitions.items()} == said
+    offsets = {(each["topic"], each["partition"]): (each["offset"], each["metadata"]) for each in document["partitions"]}
+    assert {tuple(name): (each.offset, each.metadata) for name, each in positions.partitions.items()} == offsets
     numbers = [*positions.lengths.values(), *(each.offset for each in positions.partitions.values())]
     assert all(0 <= each < 2**63 for each in numbers)
 

@@ -63,8 +63,8 @@ def check(data: bytes) -> None:
 def _envelope(bodies: tuple[bytes, ...], event: str, reason: bytes) -> bytes:
     parts = zip(PAIN_001_PARTS, bodies, strict=True)
     mds = b",".join(b'{"objectType":"%b","object":%b}' % (name.encode(), body) for name, body in parts)
-    said = {"eventName": event, "processFlowName": "F", "reasonCode": reason.decode("utf-8", "replace")}
-    process = json.dumps([{"objectType": "PROCESS_FLOW_EVENT", "object": said}]).encode()
+    fields = {"eventName": event, "processFlowName": "F", "reasonCode": reason.decode("utf-8", "replace")}
+    process = json.dumps([{"objectType": "PROCESS_FLOW_EVENT", "object": fields}]).encode()
     return b'{"processingContext":{"unitOfWorkId":"u"},"flow":"F","sequence":1,"processObjects":%b,"mdsObjects":[%b]}' % (
         process,
         mds,
@@ -88,8 +88,8 @@ def _check_report(report: Any, rendered: bytes, held: PaymentData, event: str, r
     known = {"NOTPROVIDED", "pain.001.001.09", EVENTS[event]}
     for _, body in held.mds:
         known |= _texts(read_json(body))
-    said = _texts(status)
-    assert said <= known, said - known
+    texts = _texts(status)
+    assert texts <= known, texts - known
 
 
 def _check_produced(produced: bytes, report: bytes, held: PaymentData) -> None:

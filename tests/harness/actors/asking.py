@@ -86,7 +86,7 @@ class Asked:
     def report_units(self) -> UnitsReport:
         return self.actors.report_units()
 
-    def told(self, decided: Decided) -> list[str]:
+    def notified(self, decided: Decided) -> list[str]:
         return [each.notification_id for turn in decided.turns for each in turn.output if hasattr(each, "status")]
 
     def _keep(self, turn: Turn) -> None:

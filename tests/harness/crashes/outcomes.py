@@ -28,7 +28,7 @@ class Outcome(NamedTuple):
     `facts` is what was told in facts, if there are any.
     """
 
-    told: tuple[Told, ...]
+    notifications: tuple[Told, ...]
     dead: tuple[Dead, ...]
     crashes: int
     strikes: int
@@ -58,8 +58,8 @@ def judged(outcome: Outcome, expected: Outcome, forgets: Forgets) -> Outcome:
 
 def with_true_marks(outcome: Outcome, work: Workload) -> Outcome:
     """Check the marks by themselves, because the output of the run without faults may be marked wrongly, too."""
-    told = [each for each in outcome.told if each.unit not in outcome.remembered.forgettable]
-    return outcome._replace(problem=outcome.problem or find_wrong_mark(told, work.plan.strategy))
+    notifications = [each for each in outcome.notifications if each.unit not in outcome.remembered.forgettable]
+    return outcome._replace(problem=outcome.problem or find_wrong_mark(notifications, work.plan.strategy))
 
 
 def find_repetition(outcome: Outcome) -> str | None:
@@ -69,7 +69,7 @@ def find_repetition(outcome: Outcome) -> str | None:
         if letter.position in dead and not letter.is_possible_duplicate:
             return f"dead twice and not marked: {letter}"
         dead.add(letter.position)
-    return outcome.remembered.find_forgotten(outcome.told)
+    return outcome.remembered.find_forgotten(outcome.notifications)
 
 
 def find_wrong_fact(outcome: Outcome, forgets: Forgets) -> str | None:
@@ -80,45 +80,46 @@ def find_wrong_fact(outcome: Outcome, forgets: Forgets) -> str | None:
     """
     if not outcome.facts:
         return None
-    told, facts = outcome.told, outcome.facts
+    notifications, facts = outcome.notifications, outcome.facts
     if forgets is not Forgets.NOTHING:
         facts = _first_of_each(facts)
-        told = _first_or_repeated(told, facts)
-    units, wanted = by_unit(facts), by_unit(told)
+        notifications = _first_or_repeated(notifications, facts)
+    units, wanted = by_unit(facts), by_unit(notifications)
     wrong = next((unit for unit in sorted(units.keys() | wanted.keys()) if units.get(unit) != wanted.get(unit)), None)
     return None if wrong is None else f"unit {wrong}: facts {units.get(wrong)}, notifications {wanted.get(wrong)}"
 
 
-def _first_of_each(told: Iterable[Told]) -> tuple[Told, ...]:
+def _first_of_each(notifications: Iterable[Told]) -> tuple[Told, ...]:
     first: dict[str, Told] = {}
-    for each in told:
+    for each in notifications:
         first.setdefault(each.identity, each)
     return tuple(first.values())
 
 
-def _first_or_repeated(told: Sequence[Told], facts: Iterable[Told]) -> tuple[Told, ...]:
+def _first_or_repeated(notifications: Sequence[Told], facts: Iterable[Told]) -> tuple[Told, ...]:
     """Return of each envelope the notification that its first fact repeats, else its first, each in its place.
 
     A marked fact repeats a marked notification: the first one left before the loss, and its fact did not.
     """
-    chosen = {each.identity: each for each in _first_of_each(told)}
+    chosen = {each.identity: each for each in _first_of_each(notifications)}
     for fact in facts:
-        of_it = (each for each in told if each.identity == fact.identity and each.content == fact.content)
+        of_it = (each for each in notifications if each.identity == fact.identity and each.content == fact.content)
         same = [each for each in of_it if each.is_possible_duplicate == fact.is_possible_duplicate]
         chosen[fact.identity] = next(iter(same), chosen.get(fact.identity, fact))
-    return tuple(each for each in told if chosen[each.identity] is each)
+    return tuple(each for each in notifications if chosen[each.identity] is each)
 
 
 def find_loss(outcome: Outcome, expected: Outcome) -> str | None:
     """Find an expected envelope that was neither notified nor dead-lettered."""
     known, wanted = (
-        {each.identity for each in which.told} | {identity_of(each) for each in which.dead} for which in (outcome, expected)
+        {each.identity for each in which.notifications} | {identity_of(each) for each in which.dead}
+        for which in (outcome, expected)
     )
     return f"lost: {sorted(wanted - known)}" if wanted - known else None
 
 
 def find_mark(outcome: Outcome) -> str | None:
-    marked = [each for each in (*outcome.told, *outcome.dead) if each.is_possible_duplicate]
+    marked = [each for each in (*outcome.notifications, *outcome.dead) if each.is_possible_duplicate]
     return f"marked possible-duplicate though nothing was forgotten: {marked[0]}" if marked else None
 
 
@@ -128,17 +129,17 @@ def _find_difference(outcome: Outcome, expected: Outcome) -> str | None:
 
 def _find_difference_but_for_marked_ones(outcome: Outcome, expected: Outcome) -> str | None:
     """Find a difference beyond repetitions. The units' states were kept, so there must be none."""
-    told: dict[str, Told] = {}
-    for each in outcome.told:
-        told.setdefault(each.identity, each)
+    notifications: dict[str, Told] = {}
+    for each in outcome.notifications:
+        notifications.setdefault(each.identity, each)
     dead: dict[str, Dead] = {}
     for letter in outcome.dead:
         dead.setdefault(letter.position, letter)
     remembered = outcome.remembered
     return (
         find_loss(outcome, expected)
-        or remembered.find_missing_data(outcome.told)
-        or first_difference(told.values(), expected.told, dead.values(), expected.dead, remembered.forgettable)
+        or remembered.find_missing_data(outcome.notifications)
+        or first_difference(notifications.values(), expected.notifications, dead.values(), expected.dead, remembered.forgettable)
     )
 
 
@@ -148,22 +149,22 @@ def identity_of(letter: Dead) -> str:
     return letter.position if names is None else names[1]
 
 
-def by_unit(told: Iterable[Told]) -> dict[str, list[tuple[object, ...]]]:
+def by_unit(notifications: Iterable[Told]) -> dict[str, list[tuple[object, ...]]]:
     units: defaultdict[str, list[tuple[object, ...]]] = defaultdict(list)
-    for each in told:
+    for each in notifications:
         units[each.unit].append(each.content)
     return dict(units)
 
 
 def first_difference(
-    told: Iterable[Told],
-    expected_told: Iterable[Told],
+    notifications: Iterable[Told],
+    expected_notifications: Iterable[Told],
     dead: Iterable[Dead] = (),
     expected_dead: Iterable[Dead] = (),
     but_for: Collection[str] = (),
 ) -> str | None:
     """Find the first difference between output and expected output, except for the units in `but_for`."""
-    units, wanted_units = by_unit(told), by_unit(expected_told)
+    units, wanted_units = by_unit(notifications), by_unit(expected_notifications)
     for unit in sorted((units.keys() | wanted_units.keys()) - set(but_for)):
         if units.get(unit) != wanted_units.get(unit):
             return f"unit {unit}: told {units.get(unit)}, expected {wanted_units.get(unit)}"

@@ -75,10 +75,10 @@ class Remembered:
         """Return the units that may have been forgotten between two envelopes."""
         return frozenset(name for name, unit in self._units.items() if unit.epoch)
 
-    def find_forgotten(self, told: Sequence[Told]) -> str | None:
+    def find_forgotten(self, notifications: Sequence[Told]) -> str | None:
         """Find a repetition though the unit had to be known. If it is marked possible-duplicate, any number is allowed."""
         times: Counter[str] = Counter()
-        for each in told:
+        for each in notifications:
             if each.is_possible_duplicate:
                 times[each.identity] += self._times(each.identity) == 1
             elif times[each.identity] >= self._times(each.identity):
@@ -87,10 +87,10 @@ class Remembered:
                 times[each.identity] += 1
         return None
 
-    def find_missing_data(self, told: Sequence[Told]) -> str | None:
+    def find_missing_data(self, notifications: Sequence[Told]) -> str | None:
         """Find a notification without payment data that its unit had before and still had to know."""
         last: dict[str, Told] = {}
-        for each in (each for each in told if not each.is_possible_duplicate):
+        for each in (each for each in notifications if not each.is_possible_duplicate):
             before = last.get(each.unit, each)
             if not set(before.data) <= set(each.data) and not self._may_forget_between(before.identity, each.identity):
                 return f"payment data is missing: {each} after {before}"

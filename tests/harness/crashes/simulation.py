@@ -102,7 +102,9 @@ def _play(work: Workload, steps: Steps, forgets: Forgets, *, is_reference: bool 
             service.kill()
         struck = (steps.crashes, steps.strikes, steps.count, tuple(steps.names))
         facts = tuple(service.told_as_facts)
-        return Outcome(tuple(service.told), tuple(service.dead), *struck, problem, run.remembered, service.forgotten, facts)
+        return Outcome(
+            tuple(service.notifications), tuple(service.dead), *struck, problem, run.remembered, service.forgotten, facts
+        )
 
 
 class _SimulatedRun:

@@ -218,8 +218,8 @@ class OperatedService:
 
     def sequences(self, unit: str) -> list[int]:
         """Return the sequences of the unit's notifications, in their order."""
-        told = (each["headers"]["event-name"] for each in self.notifications() if each["key"] == unit)
-        return [EVENTS.index(event) + 1 for event in told]
+        events = (each["headers"]["event-name"] for each in self.notifications() if each["key"] == unit)
+        return [EVENTS.index(event) + 1 for event in events]
 
     def wait_for(self, unit: str, *sequences: int) -> None:
         """Wait until these notifications have left."""

@@ -118,11 +118,11 @@ def _check_jobs(world: World) -> None:
         found = {row.dedup for row in watch.all_rows() if row.job == name}
         if job.cancelled_at is None and found != world.plan.sources[name].dedups():
             raise PromiseBroken(f"job {name} has lost {world.plan.sources[name].dedups() - found}")
-        told = [each for each in events if each.job == name]
-        if [each.run for each in told] != list(range(1, job.completions + 1)):
-            raise PromiseBroken(f"job {name} has ended {job.completions} times, and its events are {told}")
-        if told and (told[-1].processed, told[-1].failed, told[-1].expected) != (job.processed, job.failed, job.ingested):
-            raise PromiseBroken(f"the event {told[-1]} is not what job {name} has")
+        own = [each for each in events if each.job == name]
+        if [each.run for each in own] != list(range(1, job.completions + 1)):
+            raise PromiseBroken(f"job {name} has ended {job.completions} times, and its events are {own}")
+        if own and (own[-1].processed, own[-1].failed, own[-1].expected) != (job.processed, job.failed, job.ingested):
+            raise PromiseBroken(f"the event {own[-1]} is not what job {name} has")
 
 
 def replay_command(seed: int, fault: str = "") -> str:
@@ -143,8 +143,8 @@ def main(arguments: list[str]) -> int:
         if options.fault is not None:
             plant(patch, options.fault)
         outcome = simulate(options.seed, Path(directory))
-    told = f"{outcome.crashes} crashes, {outcome.other_faults} other faults; {dict(outcome.ends)}"
-    print(*outcome.trace, told, outcome.problem or "all is well", sep="\n")
+    summary = f"{outcome.crashes} crashes, {outcome.other_faults} other faults; {dict(outcome.ends)}"
+    print(*outcome.trace, summary, outcome.problem or "all is well", sep="\n")
     return int(outcome.problem is not None)
 
 

@@ -115,9 +115,9 @@ class Watch:
     def _check_counts(self, job: JobCounts, after: Seen) -> None:
         rows = [row for row in self.all_rows() if row.job == job.id]
         found = Counter(row.status for row in rows)
-        told = {status: getattr(job, status) for status in ENDED}
-        if told != {status: found[status] for status in ENDED} or job.ingested != len(rows):
-            _broken(f"job {job.id} counts {told} of {job.ingested}, and has {dict(found)}")
+        counts = {status: getattr(job, status) for status in ENDED}
+        if counts != {status: found[status] for status in ENDED} or job.ingested != len(rows):
+            _broken(f"job {job.id} counts {counts} of {job.ingested}, and has {dict(found)}")
         read, source = after.positions.get(job.id, 0), self._plan.sources[job.id]
         if job.read != read or job.read != job.duplicates + job.not_selected + job.ingested:
             _broken(f"job {job.id} has read {read} records and counts {job}")

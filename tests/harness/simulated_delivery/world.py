@@ -290,8 +290,8 @@ class Worker:
         self._outcomes = [each for each in self._outcomes if each not in heard]
         results = [each.result for each in heard]
         finished = world.ask("finishing", lambda: world.ledger.finish(NAME, results), results)
-        told = ", ".join(f"{each.claim.row} {type(each.outcome).__name__}" for each in results)
-        world.note(f"{self._owner} writes {told}" + (f"; {finished.refused} refused" if finished.refused else ""))
+        written = ", ".join(f"{each.claim.row} {type(each.outcome).__name__}" for each in results)
+        world.note(f"{self._owner} writes {written}" + (f"; {finished.refused} refused" if finished.refused else ""))
 
     def _keep_up(self) -> None:
         world = self._world

@@ -67,8 +67,10 @@ def main(arguments: list[str]) -> int:
         if options.fault is not None:
             plant(patched, options.fault)
         outcome = simulate(options.seed)
-    told = f"{outcome.crashes} crashes, {outcome.other_faults} other faults, {outcome.requests} requests, {outcome.ahead} ahead"
-    print(*outcome.trace, told, outcome.problem or "all is well", sep="\n")
+    summary = (
+        f"{outcome.crashes} crashes, {outcome.other_faults} other faults, {outcome.requests} requests, {outcome.ahead} ahead"
+    )
+    print(*outcome.trace, summary, outcome.problem or "all is well", sep="\n")
     return int(outcome.problem is not None)
 
 

@@ -60,14 +60,14 @@ def _status(random: Random, member: str, status: str, total: int, amount: str | 
     original = {"OrgnlMsgId": "m", "OrgnlMsgNmId": "pain.001.001.09"}
     if random.random() > _STRAYED:
         original["OrgnlNbOfTxs"] = str(total)
-    said: dict[str, object] = {"type": "status", "unit": member, "status": status, "late": is_late, "original": original}
+    fields: dict[str, object] = {"type": "status", "unit": member, "status": status, "late": is_late, "original": original}
     if amount is not None and random.random() < 0.9:
-        said |= {"amount": amount, "currency": "EUR"}
+        fields |= {"amount": amount, "currency": "EUR"}
     if random.random() < 0.9:
-        said["instruction"] = {"OrgnlPmtInfId": f"i{int(member[1:]) % 2}"}
+        fields["instruction"] = {"OrgnlPmtInfId": f"i{int(member[1:]) % 2}"}
     if random.random() < _STRAYED:
-        del said["original"]
-    return said
+        del fields["original"]
+    return fields
 
 
 def _damaged(random: Random) -> Sent:
@@ -83,6 +83,6 @@ def _damaged(random: Random) -> Sent:
     )
 
 
-def _sent(key: str, member: str | None, said: dict[str, object]) -> Sent:
+def _sent(key: str, member: str | None, fields: dict[str, object]) -> Sent:
     headers = () if member is None else ((MEMBER, member.encode()),)
-    return Sent(partition_of(key), Stored(key.encode(), json.dumps(said).encode(), headers))
+    return Sent(partition_of(key), Stored(key.encode(), json.dumps(fields).encode(), headers))

@@ -74,10 +74,10 @@ class Judge:
         known = dict(self.values[number])
         for at, record in values:
             self._put(number, at, record)
-        told = self._after_commands(number, before, offset) if offset > before else self._after_instants(number, known)
+        expected = self._after_commands(number, before, offset) if offset > before else self._after_instants(number, known)
         self.completions += len(reports)
         self.applied += offset - before
-        self._compare_reports(reports, told)
+        self._compare_reports(reports, expected)
         self.compare_values(number)
 
     def _values_of(self, transaction: Transaction, number: int) -> list[tuple[int, Stored]]:
@@ -98,17 +98,17 @@ class Judge:
 
     def _after_commands(self, number: int, before: int, offset: int) -> list[Told]:
         """Apply the commands that the transaction has passed."""
-        told = []
+        expected = []
         for at, entry in enumerate(self._broker.logs[TopicPartition(COMMANDS, number)][before:offset], before):
             if entry.is_aborted is None:
                 self.blame(f"{COMMANDS}-{number}@{at} was passed, and is undecided")
             if entry.record is not None and entry.is_aborted is False:
-                told.append(self.recomputed[number].apply(entry.record, at))
-        return [each for each in told if each is not None]
+                expected.append(self.recomputed[number].apply(entry.record, at))
+        return [each for each in expected if each is not None]
 
     def _after_instants(self, number: int, known: Mapping[str, Value]) -> list[Told]:
         """Take over what followed from instants, if they were due and all commands of before were applied."""
-        told = []
+        expected = []
         groups, values = self.recomputed[number].groups, self.values[number]
         for key in [each for each in groups if values.get(each) != known.get(each)]:
             due = known[key][1] if key in known else None
@@ -117,8 +117,8 @@ class Judge:
             if key not in values:
                 del groups[key]
             if found is not None:
-                told.append(found)
-        return told
+                expected.append(found)
+        return expected
 
     def _check_due(self, number: int, key: str, due: int | None) -> None:
         if due is None or due > self._now():
@@ -141,14 +141,14 @@ class Judge:
             return None
         if group.state == OPEN and head["state"] == INCOMPLETE:
             return group.report(key, INCOMPLETE)
-        if group.state in _TOLD and group.said() != group.kept:
+        if group.state in _TOLD and group.content() != group.kept:
             return group.report(key, group.state)
         return None
 
-    def _compare_reports(self, reports: list[Stored], told: list[Told]) -> None:
+    def _compare_reports(self, reports: list[Stored], expected: list[Told]) -> None:
         found = [read_report(each) for each in reports]
-        if sorted(found, key=_order) != sorted(told, key=_order):
-            self.blame(f"reported: {sorted(found, key=_order)}, expected: {sorted(told, key=_order)}")
+        if sorted(found, key=_order) != sorted(expected, key=_order):
+            self.blame(f"reported: {sorted(found, key=_order)}, expected: {sorted(expected, key=_order)}")
 
     # Values
 
@@ -207,11 +207,11 @@ class Judge:
             self.recomputed[number] = Recomputed()
             self._after_commands(number, 0, len(self._broker.logs[TopicPartition(COMMANDS, number)]))
             self.compare_values(number)
-        told = [read_report(each) for each in self._broker.decided(REPORTS)]
+        reports = [read_report(each) for each in self._broker.decided(REPORTS)]
         groups = [group for each in self.recomputed for group in each.groups.items()]
         expected = [(key, number) for key, group in groups for number in range(1, group.reports + 1)]
-        if sorted((each.key, each.number) for each in told) != sorted(expected):
-            self.blame(f"reports: {sorted((each.key, each.number) for each in told)}, expected: {sorted(expected)}")
+        if sorted((each.key, each.number) for each in reports) != sorted(expected):
+            self.blame(f"reports: {sorted((each.key, each.number) for each in reports)}, expected: {sorted(expected)}")
 
 
 def _order(each: Told) -> tuple[str, int, str]:

@@ -58,13 +58,13 @@ class Group:
     def final(self) -> int:
         return sum(each.status in FINALS for each in self.members.values())
 
-    def said(self) -> object:
+    def content(self) -> object:
         """Return what a report would say now."""
         instructions = self.instructions()
         return self.total, self.statuses(), instructions if len(instructions) > 1 else None
 
     def report(self, key: str, state: str) -> Told:
-        self.state, self.reports, self.kept = state, self.reports + 1, self.said()
+        self.state, self.reports, self.kept = state, self.reports + 1, self.content()
         return Told(key, self.reports, self.statuses())
 
 
@@ -77,32 +77,32 @@ class Recomputed:
 
     def apply(self, record: Stored, offset: int) -> Told | None:
         """Apply a command; return the report that it causes."""
-        key, member, said = _read(record)
-        if said is None or (said["type"] == "status" and "original" in said and said["unit"] != member):
+        key, member, fields = _read(record)
+        if fields is None or (fields["type"] == "status" and "original" in fields and fields["unit"] != member):
             self.letters += 1
             return None
-        if said["type"] == "close":
+        if fields["type"] == "close":
             return self._close(key)
-        return self._status(key, member, said, offset) if "original" in said else None
+        return self._status(key, member, fields, offset) if "original" in fields else None
 
-    def _status(self, key: str, member: str, said: Any, offset: int) -> Told | None:
+    def _status(self, key: str, member: str, fields: Any, offset: int) -> Told | None:
         group = self.groups.setdefault(key, Group())
         if group.state == ENDED:
             group.too_late += 1
             group.members.pop(member, None)  # It is forgotten a little earlier than the others.
-        elif not (said.get("late", False) and member in group.members):
-            self._count(group, member, said, offset)
+        elif not (fields.get("late", False) and member in group.members):
+            self._count(group, member, fields, offset)
             if group.state in (OPEN, INCOMPLETE) and group.total == len(group.members) == group.final():
                 return group.report(key, COMPLETE)
         return None
 
-    def _count(self, group: Group, member: str, said: Any, offset: int) -> None:
-        if group.total is None and "OrgnlNbOfTxs" in said["original"]:
-            group.total = int(said["original"]["OrgnlNbOfTxs"])
+    def _count(self, group: Group, member: str, fields: Any, offset: int) -> None:
+        if group.total is None and "OrgnlNbOfTxs" in fields["original"]:
+            group.total = int(fields["original"]["OrgnlNbOfTxs"])
         payment = group.members.setdefault(member, Payment())
-        payment.status, payment.offset = said["status"], offset
-        payment.amount = said.get("amount", payment.amount)
-        payment.instruction = said.get("instruction", {}).get("OrgnlPmtInfId", payment.instruction)
+        payment.status, payment.offset = fields["status"], offset
+        payment.amount = fields.get("amount", payment.amount)
+        payment.instruction = fields.get("instruction", {}).get("OrgnlPmtInfId", payment.instruction)
 
     def find_differences(self, values: Mapping[str, Value]) -> Iterator[str]:
         """Yield what is different in the values: those of groups by their ids, those of payments by `group/payment`."""
@@ -132,24 +132,24 @@ def _read(record: Stored) -> tuple[str, str, Any]:
     """Return key, member and what the command says; None if it is none."""
     key, member = (record.key or b"").decode(), dict(record.headers).get(MEMBER, b"").decode()
     try:
-        said = json.loads(record.value or b"")
+        fields = json.loads(record.value or b"")
     except ValueError:
         return key, member, None
-    is_command = key and "/" not in key and said.get("type") in ("status", "close")
-    if not is_command or said.get("status", "ACTC") not in TRANSACTION_STATUSES:
+    is_command = key and "/" not in key and fields.get("type") in ("status", "close")
+    if not is_command or fields.get("status", "ACTC") not in TRANSACTION_STATUSES:
         return key, member, None
-    return key, member, said
+    return key, member, fields
 
 
 def read_report(record: Stored) -> Told:
     """Return what the record of a report says."""
-    said = dict(record.headers)
+    headers = dict(record.headers)
     group = json.loads(record.value or b"")["CstmrPmtStsRpt"]["OrgnlGrpInfAndSts"]
     statuses = {
         each["DtldSts"]: (int(each["DtldNbOfTxs"]), Decimal(each["DtldCtrlSum"]) if "DtldCtrlSum" in each else None)
         for each in group.get("NbOfTxsPerSts", ())
     }
-    return Told(said[GROUP_ID].decode(), int(said[GROUP_REPORT]), statuses)
+    return Told(headers[GROUP_ID].decode(), int(headers[GROUP_REPORT]), statuses)
 
 
 def _compare_head(key: str, group: Group, head: Mapping[str, Any]) -> Iterator[str]:

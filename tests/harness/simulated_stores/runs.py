@@ -89,8 +89,8 @@ def main(arguments: list[str]) -> int:
         if options.fault is not None:
             options.fault(patch)
         outcome = simulate(options.seed)
-    told = f"{outcome.crashes} crashes, {outcome.other_faults} other faults, {outcome.completions} reports"
-    print(*outcome.trace, told, outcome.problem or "all is well", sep="\n")
+    summary = f"{outcome.crashes} crashes, {outcome.other_faults} other faults, {outcome.completions} reports"
+    print(*outcome.trace, summary, outcome.problem or "all is well", sep="\n")
     return int(outcome.problem is not None)
 
 

@@ -123,8 +123,8 @@ class World:
             if quiet == 3:
                 self._judge_dues()
                 return
-        told = [(each.slot, each.read_to(), each.runner and each.runner._problem) for each in self.workers]
-        self.judge.blame(f"not quiet after {rounds} rounds: {told}, positions {self.judge.positions}")
+        states = [(each.slot, each.read_to(), each.runner and each.runner._problem) for each in self.workers]
+        self.judge.blame(f"not quiet after {rounds} rounds: {states}, positions {self.judge.positions}")
 
     def _let_clock_be_trusted(self) -> None:
         """From now on the clock is right; let so much time pass that each worker trusts it."""

@@ -248,6 +248,7 @@ def test_of_other_events_a_value_that_is_not_text_is_edited_in_a_file_alone(tmp_
     page = letters.get("/dead-letter?number=T-0%231").text
     assert ("<textarea" in page) is is_typed
     assert ("takes the corrected value from a file" in page) is not is_typed
+    assert ("if headers or key are wrong, append a corrected record" in page) is is_typed
     form = {"number": "T-0#1", "value": "any", "because": "typing error", "anyway": "yes"}
     answer = letters.post("/dead-letter/edit", data={**form, FORM: token_on(letters, "/dead-letter?number=T-0%231")})
     assert (answer.status_code, "its value is not text: give the corrected one in a file" in answer.text) == (

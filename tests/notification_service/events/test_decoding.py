@@ -523,6 +523,6 @@ def test_a_record_on_which_decoding_itself_fails_is_one_dead_letter_too(
         raise error
 
     monkeypatch.setattr(notification_service.payments.decoding, "_read", read)
-    told = refusal(decode(wire), Reason.UNDECODABLE)
-    assert type(error).__name__ in told
-    assert "the service failed on it" in told
+    problem = refusal(decode(wire), Reason.UNDECODABLE)
+    assert type(error).__name__ in problem
+    assert "the service failed on it" in problem

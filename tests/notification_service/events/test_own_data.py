@@ -100,7 +100,7 @@ def test_a_handler_that_waits_gets_the_data_themselves_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("methods", "said"),
+    ("methods", "expected"),
     [
         ({"absorb": raising, "fill": raising}, "raised SystemExit: 3"),
         ({"encode": raising}, "raised SystemExit: 3"),
@@ -110,9 +110,9 @@ def test_a_handler_that_waits_gets_the_data_themselves_too() -> None:
     ],
 )
 @pytest.mark.parametrize("call", ["absorb", "fill"])
-def test_what_fails_costs_the_event_that_brought_the_data(methods: dict[str, Any], said: str, call: str) -> None:
+def test_what_fails_costs_the_event_that_brought_the_data(methods: dict[str, Any], expected: str, call: str) -> None:
     handler = foreign(**methods)
-    with pytest.raises(PermanentError, match=f"^data handler own:Data {said}"):
+    with pytest.raises(PermanentError, match=f"^data handler own:Data {expected}"):
         getattr(handler, call)(handler.empty, EVENT)
 
 
@@ -153,11 +153,11 @@ def test_none_keeps_nothing_and_an_unknown_class_is_refused_with_the_key() -> No
     assert nothing.encode(nothing.fill(nothing.absorb(nothing.empty, EVENT), EVENT)) == b""
     nothing.refuse_too_much(nothing.empty, EVENT, 0, 0)
     assert (nothing.size_of(nothing.empty), nothing.decode(b"old")) == (0, nothing.empty)
-    for name, said in (
+    for name, problem in (
         ("nowhere:Data", "cannot be imported"),
         ("collections:OrderedDict", "it has no absorb, fill, encode, decode"),
     ):
-        with pytest.raises(ConfigurationError, match=f"^payment-status-notification.data-handler: '{name}'.*{said}"):
+        with pytest.raises(ConfigurationError, match=f"^payment-status-notification.data-handler: '{name}'.*{problem}"):
             make_data_handler(name, {}, 100)
 
 
@@ -165,10 +165,10 @@ def test_a_unit_whose_data_another_data_handler_stored_is_refused_and_both_are_n
     unit = drive("SEQUENCE")
     unit.arrive(Envelopes()(1, mds=["PAIN_001"]))
     codec = UnitCodec(make_known_strategy(StrategySettings("SEQUENCE"), "strategy"), decoder().decode, foreign())
-    said = (
+    problem = (
         r"'uow-1': its data are .* of another data handler \(data handler own:Data raised ValueError: not mine\); configure that"
     )
-    with pytest.raises(StorageRefused, match=said):
+    with pytest.raises(StorageRefused, match=problem):
         codec.restore(PARTITION, unit.stored)
 
 

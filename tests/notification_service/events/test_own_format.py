@@ -101,7 +101,7 @@ def test_a_refusal_keeps_its_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("decode", "reason", "said"),
+    ("decode", "reason", "expected"),
     [
         (lambda _: None, "undecodable", "returned NoneType; return an event of make_event, or a Refusal"),
         (lambda record: order(msgspec.structs.replace(record)), "undecodable", "returned the event of another record"),
@@ -130,10 +130,10 @@ def test_a_refusal_keeps_its_reason() -> None:
         (changed(time=253_402_300_800_000), "undecodable", "gave a time outside the years 1 to 9999"),
     ],
 )
-def test_an_answer_that_cannot_be_used_is_refused_and_the_error_says_why(decode: Decode, reason: str, said: str) -> None:
+def test_an_answer_that_cannot_be_used_is_refused_and_the_error_says_why(decode: Decode, reason: str, expected: str) -> None:
     found, error = refused(decode)
     assert found.value == reason
-    assert said in error
+    assert expected in error
 
 
 def test_what_the_strategy_needs_must_be_there() -> None:
@@ -197,9 +197,9 @@ def test_a_record_that_ended_workers_is_not_read_again() -> None:
     assert reading.decode(RECORD) == Refusal(DeadLetterReason.ENDED_ITS_WORKER, "reading it ended 3 workers")
 
 
-@pytest.mark.parametrize(("name", "said"), [("json:JSONDecodeError", "TypeError"), ("nowhere:Format", "cannot be imported")])
-def test_a_class_that_cannot_be_used_is_refused_with_the_key(name: str, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said) as raised:
+@pytest.mark.parametrize(("name", "expected"), [("json:JSONDecodeError", "TypeError"), ("nowhere:Format", "cannot be imported")])
+def test_a_class_that_cannot_be_used_is_refused_with_the_key(name: str, expected: str) -> None:
+    with pytest.raises(ConfigurationError, match=expected) as raised:
         find_decoder(EventsSettings(name, Mapping()), DecodingSettings(needs_sequence=True))
     assert str(raised.value).startswith(f"ipf.processing-data.ingress.events.format: '{name}' cannot be ")
 

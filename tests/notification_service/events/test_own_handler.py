@@ -93,7 +93,7 @@ def test_anything_else_that_it_raises_costs_the_event_and_names_it(error: BaseEx
 
 
 @pytest.mark.parametrize(
-    ("message", "said"),
+    ("message", "expected"),
     [
         (EventMessage(-1, b""), "gave the index -1"),
         (EventMessage(True, b""), "gave the index True"),
@@ -107,10 +107,10 @@ def test_anything_else_that_it_raises_costs_the_event_and_names_it(error: BaseEx
         (EventMessage(0, b"", headers=None), "raised TypeError"),  # type: ignore[arg-type]
     ],
 )
-def test_an_answer_that_cannot_be_used_costs_the_event_and_says_why(message: Any, said: str) -> None:
+def test_an_answer_that_cannot_be_used_costs_the_event_and_says_why(message: Any, expected: str) -> None:
     with pytest.raises(PermanentError) as raised:
         handled(lambda: [message])
-    assert str(raised.value).startswith(f"handler own:Own {said}")
+    assert str(raised.value).startswith(f"handler own:Own {expected}")
 
 
 @pytest.mark.parametrize(

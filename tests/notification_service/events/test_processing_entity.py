@@ -19,11 +19,11 @@ def decoded(**context: object) -> DataEnvelope:
 
 
 @pytest.mark.parametrize(
-    ("said", "entity"),
+    ("value", "entity"),
     [("BANK_001", "BANK_001"), (None, None), ("", None), (7, None), (["x"], None), ("a\x1fb", None), ("x" * 257, None)],
 )
-def test_a_processing_entity_is_taken_if_it_is_fit_for_an_id(said: object, entity: str | None) -> None:
-    assert decoded(processingEntity=said).processing_entity == entity
+def test_a_processing_entity_is_taken_if_it_is_fit_for_an_id(value: object, entity: str | None) -> None:
+    assert decoded(processingEntity=value).processing_entity == entity
 
 
 def test_the_entity_is_no_part_of_an_envelopes_content() -> None:

@@ -94,7 +94,7 @@ def test_only_agents_that_say_little_are_remembered() -> None:
         for number in range(4_096):
             lines = ["\u00fc" * 70] * 7
             address = {"AdrLine": lines, "StrtNm": "s" * 70, "BldgNm": "b" * 70}
-            said = {"FinInstnId": {"Nm": f"{number}" + "n" * 130, "PstlAdr": address}, "BrnchId": {"PstlAdr": address}}
-            agents.filled(msgspec.Raw(msgspec.json.encode(said)), None)
+            agent = {"FinInstnId": {"Nm": f"{number}" + "n" * 130, "PstlAdr": address}, "BrnchId": {"PstlAdr": address}}
+            agents.filled(msgspec.Raw(msgspec.json.encode(agent)), None)
         assert held() < 1_000_000
         assert agents.filled(msgspec.Raw(b'{"FinInstnId": {"BICFI": "DEUTDEFF"}}'), None) is not None

@@ -258,10 +258,10 @@ def test_without_facts_the_notifications_are_the_same_but_for_the_headers_of_the
     ]
     assert (tuple(bare), made.unmatched, made.suppressed) == (plain.notifications, plain.unmatched, plain.suppressed)
     assert (plain.facts, len(made.facts)) == ((), len(made.notifications))
-    for fact, told in zip(made.facts, made.notifications, strict=True):
-        assert fact.headers == (("member", b"uow-1"), *told.headers)
+    for fact, notification in zip(made.facts, made.notifications, strict=True):
+        assert fact.headers == (("member", b"uow-1"), *notification.headers)
         assert b"\n" not in fact.value
-        assert (json.loads(fact.value)["status"], json.loads(fact.value).get("late", False)) == (told.status, marks.late)
+        assert (json.loads(fact.value)["status"], json.loads(fact.value).get("late", False)) == (notification.status, marks.late)
 
 
 def test_the_membership_is_made_once_for_a_payment() -> None:

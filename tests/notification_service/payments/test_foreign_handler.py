@@ -121,7 +121,7 @@ def test_anything_else_that_it_raises_costs_the_envelope_and_names_it(error: Bas
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "expected"),
     [
         (None, "raised TypeError"),
         (["text"], "answered a str among its messages; answer with Message"),
@@ -134,10 +134,10 @@ def test_anything_else_that_it_raises_costs_the_envelope_and_names_it(error: Bas
         ([Message(0, "ACSC", "text")], "gave a str as value instead of bytes"),
     ],
 )
-def test_an_answer_that_cannot_be_used_costs_the_envelope_and_says_why(answer: Any, said: str):
+def test_an_answer_that_cannot_be_used_costs_the_envelope_and_says_why(answer: Any, expected: str):
     with pytest.raises(PermanentError) as raised:
         handled(lambda _: answer)
-    assert str(raised.value).startswith(f"handler own:Own {said}")
+    assert str(raised.value).startswith(f"handler own:Own {expected}")
 
 
 def test_more_bytes_than_an_envelope_may_lead_to_are_too_large():

@@ -90,9 +90,9 @@ def test_a_notification_says_with_which_version_it_was_made() -> None:
     ("entity", "status", "information"), [("BANK_002", "ACSP", ["At bank two"]), ("BANK_001", "ACCP", None), (None, "ACCP", None)]
 )
 def test_an_entitys_own_row_counts_before_that_of_any(entity: str | None, status: str, information: list[str] | None) -> None:
-    said = status_of(handled(payment(), ("PaymentAccepted", FLOW, None), entity=entity))
-    assert said["TxSts"] == status
-    assert said.get("StsRsnInf", [{}])[0].get("AddtlInf") == information
+    reported = status_of(handled(payment(), ("PaymentAccepted", FLOW, None), entity=entity))
+    assert reported["TxSts"] == status
+    assert reported.get("StsRsnInf", [{}])[0].get("AddtlInf") == information
 
 
 def test_a_suppressed_event_and_one_without_a_row_make_no_notification_and_are_counted() -> None:
@@ -115,14 +115,14 @@ def test_a_suppressed_event_and_one_without_a_row_make_no_notification_and_are_c
 def test_a_reason_is_said_in_words_where_the_setting_has_none(
     entity: str | None, reason: str | None, information: list[str] | None
 ) -> None:
-    said = status_of(handled(payment(), ("PaymentRejected", FLOW, reason), entity=entity, status_reasons=REASON_ROWS))
-    assert said["StsRsnInf"][0].get("AddtlInf") == information
+    reported = status_of(handled(payment(), ("PaymentRejected", FLOW, reason), entity=entity, status_reasons=REASON_ROWS))
+    assert reported["StsRsnInf"][0].get("AddtlInf") == information
 
 
 def test_words_are_split_as_the_schema_wants_them() -> None:
     rows = {("MS03",): [None, "word " * 60]}
-    said = status_of(handled(payment(), ("PaymentRejected", FLOW, None), status_reasons=rows))
-    lines = said["StsRsnInf"][0]["AddtlInf"]
+    reported = status_of(handled(payment(), ("PaymentRejected", FLOW, None), status_reasons=rows))
+    lines = reported["StsRsnInf"][0]["AddtlInf"]
     assert len(lines) > 1
     assert all(len(line) <= 105 for line in lines)
 
@@ -132,8 +132,8 @@ NOT_PROVIDED = {"FinInstnId": {"Othr": {"Id": "NOTPROVIDED"}}}
 
 @pytest.mark.parametrize("agent", [None, NOT_PROVIDED])
 def test_an_agent_that_was_not_said_is_found_by_the_iban(agent: Any) -> None:
-    said = {"DbtrAcct": {"Id": {"IBAN": IBAN}}, **({"DbtrAgt": agent} if agent else {})}
-    made = status_of(handled(payment(said), ("PaymentAccepted", FLOW, None), institutions=INSTITUTION_ROWS))
+    debtor = {"DbtrAcct": {"Id": {"IBAN": IBAN}}, **({"DbtrAgt": agent} if agent else {})}
+    made = status_of(handled(payment(debtor), ("PaymentAccepted", FLOW, None), institutions=INSTITUTION_ROWS))
     assert made["OrgnlTxRef"]["DbtrAgt"] == {"FinInstnId": {"BICFI": "COBADEFFXXX", "Nm": "Commerzbank Köln"}}
 
 
@@ -150,7 +150,7 @@ def test_both_sides_are_filled_each_by_its_own_account() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("given", "shown"),
     [
         ({"FinInstnId": {"BICFI": "COBADEFF"}}, {"FinInstnId": {"BICFI": "COBADEFF", "Nm": "Commerzbank"}}),
         (
@@ -163,9 +163,9 @@ def test_both_sides_are_filled_each_by_its_own_account() -> None:
         ({"FinInstnId": {"Nm": "Only a name"}}, {"FinInstnId": {"Nm": "Only a name"}}),
     ],
 )
-def test_what_was_said_of_an_agent_stays_and_a_name_is_added(said: Any, shown: Any) -> None:
+def test_what_was_said_of_an_agent_stays_and_a_name_is_added(given: Any, shown: Any) -> None:
     """A name that the schema refuses (DEUTDEFF's here) is left out."""
-    data = payment({"DbtrAgt": said, "DbtrAcct": {"Id": {"IBAN": IBAN}}})
+    data = payment({"DbtrAgt": given, "DbtrAcct": {"Id": {"IBAN": IBAN}}})
     made = status_of(handled(data, ("PaymentAccepted", FLOW, None), institutions=INSTITUTION_ROWS))
     assert made["OrgnlTxRef"]["DbtrAgt"] == shown
 

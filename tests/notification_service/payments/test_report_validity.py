@@ -94,12 +94,12 @@ def test_the_example_that_uses_most_of_the_schema_is_valid(
     assert transaction.orgnl_tx_ref.rmt_inf.strd[0].cdtr_ref_inf.ref == "RF18539007547034"
 
 
-@pytest.mark.parametrize("said", [None, "AC04", "proprietary & <odd>", "x" * 40, "\x00"])
+@pytest.mark.parametrize("reason_code", [None, "AC04", "proprietary & <odd>", "x" * 40, "\x00"])
 def test_a_report_with_the_worst_additional_information_and_reason_is_valid(
-    said: str | None, report_of: Any, data_of: Any, assert_valid: Any
+    reason_code: str | None, report_of: Any, data_of: Any, assert_valid: Any
 ) -> None:
     row = NotificationSetting(FLOW, "E", "RJCT", "MS03", split_information(WORST_TEXT))
-    assert_valid(report_of(data_of(), "E", said, settings=NotificationSettings([row])))
+    assert_valid(report_of(data_of(), "E", reason_code, settings=NotificationSettings([row])))
 
 
 def test_a_report_of_nothing_is_valid(report_of: Any, data_of: Any, assert_valid: Any) -> None:

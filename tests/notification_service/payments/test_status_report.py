@@ -170,7 +170,7 @@ def test_the_group_has_a_status_only_where_it_had_one_transaction_and_knows_the_
 
 
 @pytest.mark.parametrize(
-    ("event", "said", "expected"),
+    ("event", "reason_code", "expected"),
     [
         ("PaymentRejected", None, {"Cd": "MS03"}),
         ("PaymentRejected", "AC04", {"Cd": "AC04"}),
@@ -185,9 +185,9 @@ def test_the_group_has_a_status_only_where_it_had_one_transaction_and_knows_the_
     ],
 )
 def test_the_reason_is_the_settings_unless_the_event_says_another(
-    event: str, said: str | None, expected: Any, transaction_of: Callable[..., Any], data_of: Callable[..., Any]
+    event: str, reason_code: str | None, expected: Any, transaction_of: Callable[..., Any], data_of: Callable[..., Any]
 ) -> None:
-    transaction = transaction_of(data_of(), event, said)
+    transaction = transaction_of(data_of(), event, reason_code)
     assert transaction.get("StsRsnInf") == (None if expected is None else [{"Rsn": expected}])
 
 
@@ -213,8 +213,8 @@ def test_a_narrative_reason_is_followed_by_a_narrative(
 ) -> None:
     """ISO's StatusReasonRule. Without a narrative in the settings, the report has NOTPROVIDED."""
     settings = NotificationSettings([NotificationSetting("PaymentInitiationFlow", "E", "RJCT", reason, own)])
-    for said in ("NARR", None):
-        (information,) = transaction_of(data_of(), "E", said, settings=settings).get("StsRsnInf", [{}])
+    for reason_code in ("NARR", None):
+        (information,) = transaction_of(data_of(), "E", reason_code, settings=settings).get("StsRsnInf", [{}])
         if information.get("Rsn") == {"Cd": "NARR"}:
             assert information["AddtlInf"] == list(own or ("NOTPROVIDED",))
         else:

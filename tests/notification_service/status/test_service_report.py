@@ -129,6 +129,21 @@ def test_units_counts_and_partitions_of_all_are_added_up_and_the_oldest_waits_le
     assert whole.unavailable == {"sanctions-api": 5, "rates": 1}
 
 
+def test_a_ready_service_says_that_more_than_half_became_dead_letters():
+    one = msgspec.structs.replace(report_of(0), dead_letters={"undecodable": 8, "no-sequence": 1}, counts={"handled": 1})
+    other = msgspec.structs.replace(report_of(1), dead_letters={"no-sequence": 2}, counts={"handled": 9})
+    assert list(status_lines(together(one, other), ""))[-1] == (
+        "note: more than half of the records became dead letters since the start: 11 of 21, 8 of them undecodable. "
+        "`resequencer dead-letters list` shows the errors"
+    )
+
+
+@pytest.mark.parametrize(("dead", "handled"), [(9, 0), (10, 10), (1_000, 10_000)])
+def test_a_few_dead_letters_and_no_more_than_half_are_not_noted(dead, handled):
+    one = msgspec.structs.replace(report_of(0, count=1), dead_letters={"undecodable": dead}, counts={"handled": handled})
+    assert together(one).whole.notes == ()
+
+
 def test_a_partition_that_moved_is_shown_with_the_worker_that_spoke_last():
     paused = msgspec.structs.replace(report_of(0), partitions=(partition(0, 0),))
     taker = msgspec.structs.replace(report_of(1, at=NOW + 1), partitions=(partition(0, 1),))

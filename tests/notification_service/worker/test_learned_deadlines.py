@@ -48,12 +48,6 @@ def test_attempts_that_take_longer_than_any_deadline_are_allowed_where_it_is_lea
     assert settings.deadline_ms == 600_000
 
 
-def test_the_longest_deadline_is_what_is_warned_of(loaded: Callable[..., Configuration]) -> None:
-    (warning,) = loaded(f"{R}.stash-timeout = learned").warnings
-    assert "600 s" in warning
-    assert loaded(f"{R} {{ stash-timeout = learned, learned-timeout.at-most = 30s }}").warnings == ()
-
-
 def test_of_files_nothing_is_learned_which_is_warned_of(loaded: Callable[..., Configuration]) -> None:
     files = f"ipf.processing-data.ingress.transport = file\n{N}.transport = file\n"
     warnings = loaded(

@@ -68,7 +68,7 @@ def ids(unit: Driven) -> list[str]:
     return [each.notification_id for each in unit.left if isinstance(each, Notification)] + dead
 
 
-def told(unit: Driven, unit_name: str = "uow-1") -> list[Told]:
+def notifications_of(unit: Driven, unit_name: str = "uow-1") -> list[Told]:
     """Return the notifications, as the judge of the simulations reads them."""
     by_id = {event.event_id: (event, marks) for event, _, marks, _ in unit.handler.seen}
     found = [by_id[each.notification_id] for each in unit.left if isinstance(each, Notification)]
@@ -118,4 +118,4 @@ def test_nothing_is_lost_or_doubled_and_every_mark_is_right(kind: str, flows: st
     drain(unit)
     assert sorted(ids(unit)) == sorted(each.event_id for each in events)
     assert unit.stored is None or unit.stored.stash == ()
-    assert find_wrong_mark(told(unit), unit.strategy.name.partition("[")[0]) is None
+    assert find_wrong_mark(notifications_of(unit), unit.strategy.name.partition("[")[0]) is None

@@ -108,7 +108,7 @@ class Waiting(StrictSequence):
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         ("\ud800", "?"),
         (Text("thirteen"), "thirteen"),
@@ -118,7 +118,7 @@ class Waiting(StrictSequence):
     ],
     ids=["no text of Unicode", "a type of its own", "without end", "raises", "no text"],
 )
-def test_what_it_says_is_missing_can_always_be_stored(answer: Any, told: str, envelopes: Envelopes) -> None:
+def test_what_it_says_is_missing_can_always_be_stored(answer: Any, expected: str, envelopes: Envelopes) -> None:
     class Naming(Waiting):
         def missing(self, state: Any, envelope: Any) -> Any:
             if isinstance(answer, BaseException):
@@ -129,7 +129,7 @@ def test_what_it_says_is_missing_can_always_be_stored(answer: Any, told: str, en
     waits = unit.arrive(envelopes(13)).waits
     assert waits is not None
     assert type(waits.waits_for) is str
-    assert told in waits.waits_for.encode().decode()
+    assert expected in waits.waits_for.encode().decode()
     assert len(waits.waits_for) <= 1_000
 
 
@@ -235,19 +235,19 @@ class InFlight:
     """Records the calls; refuses sequence 13 on demand."""
 
     def __init__(self, *, refuses: bool = False) -> None:
-        self.told: list[Any] = []
+        self.noted: list[Any] = []
         self.refuses = refuses
 
     def take(self, envelope: DataEnvelope, kind: CallKind) -> None:
         if self.refuses and envelope.sequence == 13:
             raise EndedItsWorker("asking the strategy about it ended 3 workers")
-        self.told.append((kind, envelope.sequence))
+        self.noted.append((kind, envelope.sequence))
 
     def postpone(self, envelope: DataEnvelope) -> None:
         raise AssertionError("a question is not put off")
 
     def clear(self) -> None:
-        self.told.append("cleared")
+        self.noted.append("cleared")
 
 
 @pytest.mark.parametrize("question", ["rank", "observe", "accepts", "handled", "forced", "dead_lettered", "is_late", "missing"])
@@ -259,7 +259,7 @@ def test_what_it_is_asked_about_stands_in_the_hand_meanwhile(question: str, fail
     arguments = (envelope,) if question == "rank" else (strategy.initial(), envelope)
     with suppress(PermanentError):
         getattr(strategy, question)(*arguments)
-    assert in_flight.told == [(CallKind.ASKING, 13), "cleared"]
+    assert in_flight.noted == [(CallKind.ASKING, 13), "cleared"]
 
 
 def test_what_ended_workers_when_it_was_asked_about_leaves_for_that_and_the_others_go_on() -> None:

@@ -33,14 +33,14 @@ def cut(name: str, budget: int = ONE, **more: Any) -> Driven:
 def left(unit: Driven) -> list[tuple[str, ...]]:
     """Return the whole output with marks and payment data, in order."""
     seen = {each.envelope_id: (data, marks) for each, data, marks, _ in unit.handler.seen}
-    told = []
+    made = []
     for each in unit.left:
         if isinstance(each, DeadLetter):
-            told.append(("dead", str(each.record.origin.offset), str(each.reason)))
+            made.append(("dead", str(each.record.origin.offset), str(each.reason)))
         else:
             data, marks = seen[each.notification_id]
-            told.append((each.notification_id, str(marks.incomplete), str(marks.late), str(data)))
-    return told
+            made.append((each.notification_id, str(marks.incomplete), str(marks.late), str(data)))
+    return made
 
 
 def kept(unit: Driven) -> tuple[object, ...]:

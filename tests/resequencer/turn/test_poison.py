@@ -56,8 +56,8 @@ def driven(strategy: str, mistakes: Mistakes, stash_limit: int = 1_000, *, reinc
 
 def left(unit: Driven) -> list[tuple[str, int]]:
     """Return the output in its order, dead letters apart: their place among the notifications is not promised."""
-    told = [("told", each.origin.offset) for each in unit.left if isinstance(each, Notification)]
-    return told + sorted(("dead", each.record.origin.offset) for each in unit.left if isinstance(each, DeadLetter))
+    notified = [("notified", each.origin.offset) for each in unit.left if isinstance(each, Notification)]
+    return notified + sorted(("dead", each.record.origin.offset) for each in unit.left if isinstance(each, DeadLetter))
 
 
 @st.composite
@@ -130,7 +130,7 @@ def test_whatever_step_of_ours_fails_each_poisonous_envelope_is_set_aside_once_a
         live(unit, came, polls)
     offsets = {number: at for at, (number, _, _) in enumerate(came, 1)}
     poison = {offsets[number] for number in places}
-    assert sorted(left(unit)) == sorted(("dead" if at in poison else "told", at) for at in offsets.values())
+    assert sorted(left(unit)) == sorted(("dead" if at in poison else "notified", at) for at in offsets.values())
     assert unit.stored is None or unit.stored.stash == ()
 
 

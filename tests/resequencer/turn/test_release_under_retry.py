@@ -29,7 +29,7 @@ def full(started):
     return started("FULL_PAIN001")
 
 
-def told(unit):
+def notified(unit):
     """Return the sequence and the mark of each notification, in order."""
     last = {envelope.envelope_id: (envelope.sequence, marks) for envelope, _, marks, _ in unit.handler.seen}
     return [(last[each.notification_id][0], last[each.notification_id][1].incomplete) for each in unit.left]
@@ -48,7 +48,7 @@ def test_what_comes_while_the_forced_one_is_tried_again_misses_nothing(sequence,
     sequence.expire()
     sequence.arrive(envelopes(3), envelopes(4), envelopes(5))
     sequence.wake(Wake.RETRY, after_ms=3_000)
-    assert told(sequence) == [(2, "sequence:1"), (3, None), (4, None), (5, None)]
+    assert notified(sequence) == [(2, "sequence:1"), (3, None), (4, None), (5, None)]
 
 
 def test_what_was_released_with_it_says_so_and_what_came_in_between_does_not(sequence, envelopes):
@@ -59,7 +59,7 @@ def test_what_was_released_with_it_says_so_and_what_came_in_between_does_not(seq
     sequence.arrive(envelopes(4), envelopes(5))
     sequence.wake(Wake.RETRY, after_ms=3_000)
     sequence.wake(Wake.RETRY, after_ms=6_000)
-    assert told(sequence) == [(2, "sequence:1"), (3, "sequence:1"), (4, None), (5, None), (6, None)]
+    assert notified(sequence) == [(2, "sequence:1"), (3, "sequence:1"), (4, None), (5, None), (6, None)]
 
 
 def test_one_that_followed_the_forced_one_and_failed_for_a_while_keeps_its_mark(sequence, envelopes):
@@ -69,7 +69,7 @@ def test_one_that_followed_the_forced_one_and_failed_for_a_while_keeps_its_mark(
     sequence.expire()
     sequence.arrive(envelopes(4))
     sequence.wake(Wake.RETRY, after_ms=3_000)
-    assert told(sequence) == [(2, "sequence:1"), (3, "sequence:1"), (4, None)]
+    assert notified(sequence) == [(2, "sequence:1"), (3, "sequence:1"), (4, None)]
 
 
 @pytest.mark.parametrize("strategy", ["SEQUENCE", "STRICT_SEQUENCE"])
@@ -80,7 +80,7 @@ def test_what_was_missing_and_comes_while_the_forced_one_is_tried_again_goes_bef
     unit.expire()
     unit.arrive(envelopes(3), envelopes(1))
     unit.wake(Wake.RETRY, after_ms=3_000)
-    assert told(unit) == [(1, None), (2, None), (3, None)]
+    assert notified(unit) == [(1, None), (2, None), (3, None)]
     assert not any(marks.late for marks in unit.marks)
 
 
@@ -91,7 +91,7 @@ def test_a_lower_one_that_comes_meanwhile_is_forced_first(sequence, envelopes):
     sequence.expire()
     sequence.arrive(envelopes(2))
     sequence.wake(Wake.RETRY, after_ms=3_000)
-    assert told(sequence) == [(2, "sequence:1"), (3, "sequence:1")]
+    assert notified(sequence) == [(2, "sequence:1"), (3, "sequence:1")]
     sequence.arrive(envelopes(1))
     assert sequence.marks[-1].late
 
@@ -129,7 +129,7 @@ def test_if_what_goes_before_it_fails_for_a_while_too_it_waits_behind_that(seque
     sequence.arrive(first)
     assert sequence.wake(Wake.RETRY, after_ms=3_000).waits.stashed == 2
     assert sequence.wake(Wake.RETRY, after_ms=3_000).waits is None
-    assert told(sequence) == [(1, None), (2, None)]
+    assert notified(sequence) == [(1, None), (2, None)]
 
 
 def test_what_came_meanwhile_completes_the_one_that_was_released_without_it(full, envelopes):
@@ -139,7 +139,7 @@ def test_what_came_meanwhile_completes_the_one_that_was_released_without_it(full
     full.expire()
     full.arrive(whole)
     full.wake(Wake.RETRY, after_ms=3_000)
-    assert told(full) == [(1, None), (2, None)]
+    assert notified(full) == [(1, None), (2, None)]
     assert parts_of(full, bare) == parts_of(full, whole) == [*PAIN_001]
 
 
@@ -150,10 +150,10 @@ def test_what_is_still_missing_is_all_that_it_says_and_it_takes_what_has_come(fu
     full.expire()
     full.arrive(first)
     full.wake(Wake.RETRY, after_ms=3_000)
-    assert told(full) == [(1, "PAIN_001_PAYMENT_INSTRUCTION,PAIN_001_PAYMENT_TRANSACTION")]
+    assert notified(full) == [(1, "PAIN_001_PAYMENT_INSTRUCTION,PAIN_001_PAYMENT_TRANSACTION")]
     assert parts_of(full, bare) == ["PAIN_001"]
     full.arrive(second)
-    assert told(full)[1:] == [(3, None), (2, None)]
+    assert notified(full)[1:] == [(3, None), (2, None)]
 
 
 def test_the_rest_of_a_release_without_parts_follows_with_its_own_mark(full, envelopes):
@@ -164,4 +164,4 @@ def test_the_rest_of_a_release_without_parts_follows_with_its_own_mark(full, env
     full.arrive(envelopes(3, mds=PAIN_001[:2]))
     full.wake(Wake.RETRY, after_ms=3_000)
     full.wake(Wake.DEADLINE)
-    assert told(full) == [(number, "PAIN_001_PAYMENT_TRANSACTION") for number in (1, 2, 3)]
+    assert notified(full) == [(number, "PAIN_001_PAYMENT_TRANSACTION") for number in (1, 2, 3)]

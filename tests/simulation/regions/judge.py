@@ -115,9 +115,9 @@ def dead_of(left: Iterable[Left]) -> tuple[Dead, ...]:
     return tuple(_dead(each) for each in left if each.record.channel is Channel.DEAD_LETTERS)
 
 
-def values_of(told: Iterable[Told], dead: Iterable[Dead]) -> set[str]:
+def values_of(notifications: Iterable[Told], dead: Iterable[Dead]) -> set[str]:
     """Names of everything told and dead that do not depend on offsets."""
-    names = {each.identity for each in told}
+    names = {each.identity for each in notifications}
     return names | {named if (named := identity_of(each)) != each.position else each.value.hex() for each in dead}
 
 

@@ -198,12 +198,12 @@ def _find_difference(world: RegionWorld, region: Region, run: RegionRun, expecte
     if run is RegionRun.SINKS or (run is RegionRun.STORAGE and region.kind.is_queue):
         return None
     left = first_of_each(world.left_through(region.sinks[0]))
-    told, dead = told_of(left), dead_of(left)
-    if lost := values_of(expected.told, expected.dead) - values_of(told, dead):
+    notifications, dead = told_of(left), dead_of(left)
+    if lost := values_of(expected.notifications, expected.dead) - values_of(notifications, dead):
         return f"lost: {sorted(lost)}"
     if region.is_late or world.queues.are_late or run not in (RegionRun.CRASHES, RegionRun.RESETS):
         return None
-    return first_difference(told, expected.told, dead, expected.dead)
+    return first_difference(notifications, expected.notifications, dead, expected.dead)
 
 
 def replay_command(seed: int, run: RegionRun = RegionRun.CRASHES, fault: str = "") -> str:
@@ -226,8 +226,8 @@ def main(arguments: list[str]) -> int:
         if options.fault is not None:
             options.fault(patch)
         outcome = simulate(options.seed, options.run)
-    told = f"{outcome.crashes} crashes, {outcome.takeovers} takeovers, {outcome.strikes} injected faults"
-    print(*outcome.trace, outcome.region, told, outcome.problem or "all is well", sep="\n")
+    summary = f"{outcome.crashes} crashes, {outcome.takeovers} takeovers, {outcome.strikes} injected faults"
+    print(*outcome.trace, outcome.region, summary, outcome.problem or "all is well", sep="\n")
     return int(outcome.problem is not None)
 
 

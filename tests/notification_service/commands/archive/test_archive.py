@@ -201,7 +201,7 @@ def test_after_the_storage_was_lost_nothing_is_lost_and_what_is_not_read_again_i
     assert f"Reading from offset {moved_to}" in caplog.text
     service.tell("u", 3)
     service.run_after(21_000)
-    answer = {(each.identity, each.is_possible_duplicate) for each in service.told}
+    answer = {(each.identity, each.is_possible_duplicate) for each in service.notifications}
     assert answer == {("u#A#1", False), ("u#A#2", False), ("w#A#1", False), ("u#A#3", False), ("u#A#4", True)}
 
 
@@ -226,7 +226,7 @@ def test_after_the_storage_was_set_back_behind_the_archive_it_heals_and_says_so(
     assert f"the records {read_to} to" in caplog.text
     service.run_after(21_000)
     # The first was pending in the database that came back.
-    assert [(each.sequence, each.is_possible_duplicate) for each in service.told] == [
+    assert [(each.sequence, each.is_possible_duplicate) for each in service.notifications] == [
         (1, False),
         (2, False),
         (3, False),

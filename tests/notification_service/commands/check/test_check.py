@@ -82,7 +82,7 @@ def test_connect_tells_what_is_out_of_reach(write, tmp_path, capsys, monkeypatch
           transport = file, run-directory = "{tmp_path}/file/run", resequencer.storage-type = embedded }}"""
     )
     assert main(["check", "--connect", "--config", str(file)]) == 4
-    assert f"{tmp_path}/file/run: cannot be written to" in capsys.readouterr().err
+    assert f"{tmp_path}/file/run cannot be used" in capsys.readouterr().err
     monkeypatch.setattr(preflight, "PROBES", [_away])
     assert main(["check", "--connect"]) == 4
     assert capsys.readouterr().err == "resequencer: the database is away\n"

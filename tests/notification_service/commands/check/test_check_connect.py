@@ -1,6 +1,7 @@
 """What `check --connect` tries, and that it changes nothing."""
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 
@@ -11,6 +12,7 @@ from storage.embedded.database import Database
 
 N = "payment-status-notification"
 R = f"{N}.resequencer"
+INGRESS = "ipf.processing-data.ingress"
 I = f"{N}.storage.infinispan"  # noqa: E741 - beside N and R.
 
 
@@ -20,7 +22,7 @@ def check(write, tmp_path, capsys):
 
     def run(*overrides, as_json=False):
         file = write(
-            f'ipf.processing-data.ingress.transport = file\n{N} {{ transport = file, run-directory = "{tmp_path}/run"\n'
+            f'{INGRESS}.transport = file\n{N} {{ transport = file, run-directory = "{tmp_path}/run"\n'
             "resequencer { storage-type = embedded, strategy = SEQUENCE } }"
         )
         flags = ["--json"] if as_json else []
@@ -158,13 +160,49 @@ def test_a_directory_of_facts_that_cannot_be_written_is_named_if_it_is_used(chec
     facts = f'{N}.aggregation.facts.directory="{tmp_path}/file/facts"'
     assert check(facts)[0] == 0
     code, errors = check(f"{N}.aggregation.enabled=true", facts)
-    assert (code, errors) == (4, f"resequencer: {tmp_path}/file/facts: cannot be written to\n")
+    assert code == 4
+    assert errors.startswith(f"resequencer: {N}.aggregation.facts.directory: {tmp_path}/file/facts cannot be used: ")
+
+
+@pytest.mark.parametrize(
+    ("key", "others"),
+    [
+        (f"{N}.run-directory", ()),
+        (f"{N}.file.directory", ()),
+        (f"{INGRESS}.file.directory", ()),
+        (f"{INGRESS}.file.archive-directory", (f"{INGRESS}.file.archive-every=1h",)),
+    ],
+)
+def test_a_directory_that_cannot_be_used_is_named_with_its_key_and_the_remedy(check, tmp_path, key, others):
+    (tmp_path / "file").touch()
+    code, errors = check(f'{key}="{tmp_path}/file/wrong"', *others)
+    why = f"cannot be used: {tmp_path}/file is not a directory; make it usable for the service, or name another directory"
+    assert (code, errors) == (4, f"resequencer: {key}: {tmp_path}/file/wrong {why}\n")
+
+
+def test_rights_that_are_missing_are_named_for_every_directory(check, tmp_path, monkeypatch):
+    for name in ("in", "out"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(os, "access", lambda path, _: path.parent != tmp_path)
+    code, errors = check(*(f'{key}.file.directory="{tmp_path}/{name}"' for key, name in ((INGRESS, "in"), (N, "out"))))
+    assert code == 4
+    assert [line.partition("; ")[0] for line in errors.splitlines()] == [
+        f"resequencer: {N}.file.directory: {tmp_path}/out cannot be used: {tmp_path}/out is not writable",
+        f"resequencer: {INGRESS}.file.directory: {tmp_path}/in cannot be used: {tmp_path}/in is not readable",
+    ]
+
+
+def test_a_missing_input_directory_that_a_start_would_make_is_noted(check, tmp_path):
+    code, report = check(f'{INGRESS}.file.directory="{tmp_path}/mistyped"', as_json=True)
+    assert (code, report["unreachable"]) == (0, [])
+    assert f"{INGRESS}.file.directory: {tmp_path}/mistyped does not exist; a start makes it, empty" in report["warnings"]
+    assert not (tmp_path / "mistyped").exists()
 
 
 def test_a_directory_that_should_have_been_mounted_is_missed(check, tmp_path):
     code, errors = check(f'{N}.storage.embedded.file="{tmp_path}/mounted/state.db"')
     assert code == 4
-    assert f"{tmp_path}/mounted: does not exist" in errors
+    assert errors.startswith(f"resequencer: {N}.storage.embedded.file: {tmp_path}/mounted does not exist; create it, or mount ")
 
 
 @pytest.mark.parametrize(

@@ -648,7 +648,7 @@ def test_brokers_that_are_away_are_out_of_reach(store, order):
     ]
     code, out, err = store(*order, "--set", *on_kafka)
     assert (code, out) == (4, "")
-    assert err.startswith("resequencer: the brokers: ")
+    assert err.startswith("resequencer: the brokers at 127.0.0.1:1 (")
 
 
 def test_an_edit_that_needs_a_second_person_is_proposed_and_sends_nothing(store):

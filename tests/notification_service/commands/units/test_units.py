@@ -67,7 +67,8 @@ def test_list_prints_the_longest_wait_first_of_all_partitions(stored: StoredUnit
     assert line.startswith("2026-03-28T23:33:00.000Z  old  for sequence:4  (2 stashed, waiting ")
     assert ", deadline at 2026-03-28T23:33:21.000Z, " in line
     assert line.endswith(" ago)  IPF_PROCESSING_DATA-1")
-    assert errors.startswith("resequencer: 2 waiting units in the storage\nresequencer: The service does not run here: ")
+    count = "resequencer: 2 waiting units in the storage of conf/application.conf\n"
+    assert errors.startswith(f"{count}resequencer: The service does not run here: ")
 
 
 @pytest.mark.slow
@@ -77,7 +78,7 @@ def test_list_takes_a_limit_and_filters_and_counts_what_it_left_out(stored: Stor
     stored.put("else", b"", waits(0, "bank", WaitKind.DEPENDENCY), partition=OTHER)
     code, printed, errors = units("list", "uow-", "--limit", "2")
     assert (code, ids(printed)) == (0, ["uow-0", "uow-1"])
-    assert "5 of 6 waiting units match, in the storage, the 2 oldest are shown" in errors
+    assert "5 of 6 waiting units match, in the storage of conf/application.conf, the 2 oldest are shown" in errors
     assert "0 of 6 waiting units match" in units("list", "nothing")[2]
     assert ids(units("list", "--for", "ban")[1]) == ["else"]
     assert ids(units("list", "--partition", str(OTHER))[1]) == ["else"]
@@ -147,8 +148,9 @@ def test_show_tells_what_it_waits_for_and_what_is_stashed_as_text_and_as_json(st
 
 def test_show_of_a_unit_that_is_not_there_says_so_and_ends_with_1(stored: StoredUnits, units: Units) -> None:
     stored.put("other", b"", None)
-    code, printed, _ = units("show", "uow-9")
+    code, printed, errors = units("show", "uow-9")
     assert code == 1
+    assert errors == "resequencer: nothing is known of uow-9 with the configuration conf/application.conf\n"
     assert f"the storage has none, looked in {PARTITION}, {OTHER}" in printed
     assert "The service does not run here, so nothing of the input is read until it is started." in printed
 

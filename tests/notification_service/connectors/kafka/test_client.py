@@ -1,10 +1,24 @@
-"""What a client leaves open when it is closed: nothing."""
+"""A client that cannot connect names the brokers; one that is closed leaves nothing open."""
+
+from typing import Any
 
 import pytest
-from kafka import KafkaConsumer
+from kafka import KafkaConsumer, errors
 
+from guardian.ports import TransportUnavailable
+from notification_service.configuration.kafka_client_options import CONSUMER_CLIENTS
 from notification_service.connectors.kafka.client import make_client
 from servers.kafka import KafkaServer
+
+
+def test_brokers_that_do_not_answer_are_named_with_their_address_and_its_key() -> None:
+    def make(**_: Any) -> None:
+        raise errors.KafkaConnectionError("111 ECONNREFUSED")
+
+    with pytest.raises(TransportUnavailable) as raised:
+        make_client("the brokers", make, {"bootstrap_servers": "kafka-1:9093"})
+    address = f"kafka-1:9093 ({CONSUMER_CLIENTS}.bootstrap.servers)"
+    assert str(raised.value) == f"the brokers at {address}: KafkaConnectionError: 111 ECONNREFUSED"
 
 
 @pytest.mark.slow

@@ -47,19 +47,19 @@ class PausedPartitions:
         self._offsets = {0: count(), 1: count()}
 
     def put(
-        self, *values: bytes, headers: Headers = (("schema-version", b"2"),), partition: int = 0, of: int = 1, **said: str
+        self, *values: bytes, headers: Headers = (("schema-version", b"2"),), partition: int = 0, of: int = 1, **fields: str
     ) -> list[str]:
         ours = {
             "reason": "handler-failed",
             "error": "no",
             "source-position": f"{self.stage.topics.input}-{of}@0",
             "at": AT,
-            **said,
+            **fields,
         }
-        told = [(f"dead-letter-{name}", text.encode()) for name, text in ours.items()]
+        added = [(f"dead-letter-{name}", text.encode()) for name, text in ours.items()]
         with closing(KafkaProducer(bootstrap_servers=self.stage.bootstrap, acks="all")) as producer:
             for value in values:
-                producer.send(self.topic, value, b"uow-a", [*headers, *told], partition)
+                producer.send(self.topic, value, b"uow-a", [*headers, *added], partition)
             producer.flush()
         return [f"{self.topic}-{partition}#{next(self._offsets[partition])}" for _ in values]
 
@@ -310,12 +310,12 @@ def test_what_does_not_fit_or_came_from_elsewhere_is_refused_and_the_others_go(s
     (notification,) = aside.put(b"4", headers=(("source-position", position),), reason="too-large")
     upstream = (("notification-id", b"N"), ("source-position", b"UPSTREAM-1@0"))
     (of_an_upstream_service,) = aside.put(b"5", headers=upstream, reason="too-large")
-    told = {each.number: each.problem for each in aside.requeue(good, large, of_no_partition, elsewhere, notification)}
-    assert told[good] is None
-    assert "Raise the topic's max.message.bytes" in str(told[large])
-    assert told[of_no_partition] == f"it came from partition 7, but {stage.topics.input} has only 2"
-    assert told[elsewhere] == f"it came from topic OTHER, but the service reads {stage.topics.input} now"
-    assert "it is a notification that its topic refused" in str(told[notification])
+    problems = {each.number: each.problem for each in aside.requeue(good, large, of_no_partition, elsewhere, notification)}
+    assert problems[good] is None
+    assert "Raise the topic's max.message.bytes" in str(problems[large])
+    assert problems[of_no_partition] == f"it came from partition 7, but {stage.topics.input} has only 2"
+    assert problems[elsewhere] == f"it came from topic OTHER, but the service reads {stage.topics.input} now"
+    assert "it is a notification that its topic refused" in str(problems[notification])
     assert [each.problem for each in aside.requeue(of_an_upstream_service)] == [None]
     assert [value for _, _, value, _ in aside.input()] == [b"1", b"5"]
 

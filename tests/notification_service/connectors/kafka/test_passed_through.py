@@ -88,9 +88,9 @@ def test_one_with_too_large_headers_is_a_dead_letter_that_names_where_it_came_fr
     worker.publish(stage.partitions[0], passed(stage, 1, key, None, headers), passed(stage, 2, b"k", b"fits"))
     assert [each.value for each in stage.outputs()] == [b"fits"]
     (dead,) = stage.outputs(Channel.DEAD_LETTERS)
-    told = dict(dead.headers)
+    dead_headers = dict(dead.headers)
     assert (dead.key, dead.value, tuple(dead.headers[: len(headers)])) == (key, None, headers)
-    assert (told["dead-letter-reason"], told["dead-letter-source-position"]) == (
+    assert (dead_headers["dead-letter-reason"], dead_headers["dead-letter-source-position"]) == (
         b"too-large",
         str(Origin(stage.partitions[0], 41)).encode(),
     )
