@@ -38,6 +38,7 @@ from notification_service.payments.envelope import DataEnvelope
 from notification_service.simulator.verify.story import Step, StepKind
 from notification_service.status.report import UnitWait
 from notification_service.status.service_report import ServiceReport
+from notification_service.status.text import wake_text
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.wiring.composition import make_data_handler_of, make_strategy_of
 from notification_service.wiring.console import console_sources
@@ -49,7 +50,7 @@ from resequencer.keys.value_types import Duration
 from resequencer.notification import notification_id
 from resequencer.printable import counted, printable
 from resequencer.record import Partition
-from resequencer.storage_port import StorageUnavailable, Waits
+from resequencer.storage_port import StorageUnavailable, WaitKind, Waits
 from resequencer.turn.decide import take_turn
 from resequencer.turn.turn import Turn, TurnContext
 from resequencer.unit import Wake
@@ -190,8 +191,8 @@ def _listed(each: WaitingUnit, report: ServiceReport | None) -> _Listed:
 
 
 def _line(each: UnitWait, now: Instant) -> str:
-    until = f"{each.until}, {relative_text(instant_of(each.until), now)}"
-    stashed = f"{each.stashed} stashed, waiting {duration_text(now - instant_of(each.since))}, {each.kind} at {until}"
+    until = f"{wake_text(each.kind, each.until)}, {relative_text(instant_of(each.until), now)}"
+    stashed = f"{each.stashed} stashed, waiting {duration_text(now - instant_of(each.since))}, {until}"
     return f"{each.since}  {each.unit}  for {each.waits_for}  ({stashed})  {each.partition}"
 
 
@@ -241,7 +242,7 @@ def _state_lines(story: UnitStory) -> Iterator[str]:
     else:
         now = instant_of(story.as_of)
         since, until = (f"{each}, {relative_text(instant_of(each), now)}" for each in (wait.since, wait.until))
-        yield f"waits: for {wait.waits_for} since {since} ({wait.stashed} stashed, {wait.kind} at {until})"
+        yield f"waits: for {wait.waits_for} since {since} ({wait.stashed} stashed, {wake_text(wait.kind, until)})"
         yield f"next: {prospect_of(story)}"
     if state is None:
         return
@@ -255,7 +256,9 @@ def _state_lines(story: UnitStory) -> Iterator[str]:
     if state.attempts is not None:
         made = state.attempts
         server = f", waits for {made.dependency} ({made.calls} calls)" if made.dependency else ""
-        yield f"attempts: {made.made} failed at {made.position}{server}, the next is due at {made.due_at}"
+        is_called = wait is not None and wait.kind == WaitKind.CALL
+        following = f"its handler is called since {made.due_at}" if is_called else f"the next is due at {made.due_at}"
+        yield f"attempts: {made.made} failed at {made.position}{server}, {following}"
         yield from () if made.why is None else (f"why: {made.why}",)
     yield from (f"payment data: {each.kind} {each.name}, {each.size_bytes} bytes" for each in state.payment_data)
 

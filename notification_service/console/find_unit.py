@@ -51,6 +51,11 @@ def relative_text(at: Instant, now: Instant) -> str:
     return f"in {duration_text(at - now)}" if at > now else f"{duration_text(now - at)} ago"
 
 
+def called_text(milliseconds: int) -> str:
+    """Return for how long a handler has been called, with a tenth of a second: most answer within seconds."""
+    return f"{max(0, milliseconds) / 1_000:.1f} s" if milliseconds < 60_000 else duration_text(milliseconds)
+
+
 _NEXT = {
     "deadline": ("its deadline {was} {at}", "At {at} it is released, even if nothing came."),
     WINDOW: ("its window {was} over at {at}", "At {at} its window ends, and what waits leaves in order."),
@@ -61,6 +66,7 @@ _NEXT = {
         "the remainder of its release {was} due at {at}",
         "The remainder is sent in its next turn.",
     ),
+    "call": ("its handler was called at {at}, and is called again if its worker has ended since", ""),
 }
 _HINDERED = (STALE, State.STARTING, State.SOURCE_UNAVAILABLE, State.STORAGE_UNAVAILABLE, State.OUTPUT_UNAVAILABLE)
 
@@ -127,6 +133,8 @@ def prospect_of(story: UnitStory, show: Callable[[str], str] = printable) -> str
     due = due.format(was="is" if until > now else "was", at=at)
     if story.hindrance is not None:
         return f"{story.hindrance}; {due}."
+    if wait.kind == "call":
+        return f"Its handler has been called for {called_text(now - until)}."
     if until > now:
         return promise.format(at=at)
     if wait.kind == "deadline" and story.unread:

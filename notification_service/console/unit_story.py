@@ -22,7 +22,10 @@ from resequencer.unit import REMEMBERED_ENVELOPES, Entry, Remainder, Retry, Unde
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """What the unit waits for, as the storage's index has it. `kind` says what happens at `until`: a deadline or an attempt."""
+    """What the unit waits for, as the storage's index has it. `kind` says what happens at `until`: a deadline or an attempt.
+
+    Of kind `call`, `until` is since when its handler is called.
+    """
 
     waits_for: str
     kind: str

@@ -8,7 +8,16 @@ import msgspec
 
 from guardian.metrics import HistogramReport, sum_of
 from notification_service.status.file import SideFile, SideReport, StatusFile
-from notification_service.status.report import Identity, PartitionStatus, ServerStatus, State, StatusReport, Units, report
+from notification_service.status.report import (
+    CallsStatus,
+    Identity,
+    PartitionStatus,
+    ServerStatus,
+    State,
+    StatusReport,
+    Units,
+    report,
+)
 from resequencer.clock import Instant, instant_of
 from resequencer.record import Partition
 
@@ -123,8 +132,18 @@ def _whole(reports: Sequence[StatusReport], reason: str | None) -> StatusReport:
         servers=_servers(reports),
         histograms=_histograms(reports),
         region=None,
+        calls=_calls([each.calls for each in reports if each.calls is not None]),
         lookups_created_at=min((each.lookups_created_at for each in reports if each.lookups_created_at), default=None),
     )
+
+
+def _calls(calls: Sequence[CallsStatus]) -> CallsStatus | None:
+    if not calls:
+        return None
+    longest = max(calls, key=lambda each: each.longest_ms)
+    under_way, waiting, lingering = _sums((each.under_way, each.waiting, each.lingering) for each in calls)
+    named = tuple(name for each in calls for name in each.lingering_units)[:_OLDEST]
+    return CallsStatus(under_way, waiting, lingering, longest.longest, longest.longest_ms, named)
 
 
 def _servers(reports: Iterable[StatusReport]) -> dict[str, ServerStatus]:
