@@ -230,6 +230,7 @@ _LANES = (
     ("order", "orders"),
     ("outcome", "outcomes"),
     ("due", "due"),
+    ("called", "handler called"),
 )
 
 
@@ -304,7 +305,7 @@ def _happenings(story: UnitStory) -> Iterator[tuple[Instant, str, str]]:
         if (at := _find_instant(dead_letter.at)) is not None:
             yield at, "dead", f"dead letter {dead_letter.reason}"
     if story.wait is not None:
-        yield instant_of(story.wait.until), "due", story.wait.kind
+        yield instant_of(story.wait.until), "called" if story.wait.kind == "call" else "due", story.wait.kind
 
 
 def _order_happenings(story: UnitStory) -> Iterator[tuple[Instant, str, str]]:

@@ -136,6 +136,8 @@ def test_a_unit_whose_handler_is_called_says_for_how_long_and_at_which_attempt(s
     assert "<dt>Attempts that failed</dt><dd>1</dd>" in page
     assert re.search(r"<dt>Its handler is called</dt><dd>since [-:0-9 ]+ \(2.1 s\)</dd>", page)
     assert "Next attempt" not in page
+    assert ">handler called</text>" in page
+    assert ">due</text>" not in page
     offered = re.findall(r'href="/orders/new\?kind=([a-z-]+)', page)
     assert offered == ["hold", "dead-letter"], "no order that a unit whose handler is called refuses"
 
