@@ -137,15 +137,6 @@ def _whole(reports: Sequence[StatusReport], reason: str | None) -> StatusReport:
     )
 
 
-def _calls(calls: Sequence[CallsStatus]) -> CallsStatus | None:
-    if not calls:
-        return None
-    longest = max(calls, key=lambda each: each.longest_ms)
-    under_way, waiting, lingering = _sums((each.under_way, each.waiting, each.lingering) for each in calls)
-    named = tuple(name for each in calls for name in each.lingering_units)[:_OLDEST]
-    return CallsStatus(under_way, waiting, lingering, longest.longest, longest.longest_ms, named)
-
-
 def _servers(reports: Iterable[StatusReport]) -> dict[str, ServerStatus]:
     """A server that one worker cannot reach is not available, since it was so first."""
     by_urgency = sorted(
@@ -160,6 +151,15 @@ def _histograms(reports: Iterable[StatusReport]) -> dict[str, HistogramReport]:
         for name, each in of_one.histograms.items():
             by_name[name].append(each)
     return {name: sum_of(found) for name, found in by_name.items()}
+
+
+def _calls(calls: Sequence[CallsStatus]) -> CallsStatus | None:
+    if not calls:
+        return None
+    longest = max(calls, key=lambda each: each.longest_ms)
+    under_way, waiting, lingering = _sums((each.under_way, each.waiting, each.lingering) for each in calls)
+    named = tuple(name for each in calls for name in each.lingering_units)[:_OLDEST]
+    return CallsStatus(under_way, waiting, lingering, longest.longest, longest.longest_ms, named)
 
 
 def _partitions(reports: Iterable[StatusReport]) -> tuple[PartitionStatus, ...]:

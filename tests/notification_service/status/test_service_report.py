@@ -58,6 +58,13 @@ def test_one_worker_that_is_not_ready_makes_the_service_what_it_is_and_says_why(
     assert (service.state, service.whole.reason) == (state, "worker 1: the reason")
 
 
+def test_calls_of_all_workers_are_added_up_with_the_longest_of_all():
+    calls = CallsStatus(2, 1, 1, "a", 900, ("c",)), CallsStatus(3, 0, 2, "b", 2_100, ("d", "e")), None
+    whole = together(*[msgspec.structs.replace(report_of(slot, count=3), calls=each) for slot, each in enumerate(calls)]).whole
+    assert whole.calls == CallsStatus(5, 1, 3, "b", 2_100, ("c", "d", "e"))
+    assert together(report_of(0), report_of(1)).whole.calls is None
+
+
 def test_of_a_worker_that_hangs_it_is_not_said_how_far_it_is_behind():
     hangs = msgspec.structs.replace(report_of(0, at=NOW - STALE_AFTER_MS - 1), partitions=(partition(0, 0),))
     goes_on = msgspec.structs.replace(report_of(1), partitions=(partition(1, 1),))
@@ -128,13 +135,6 @@ def test_units_counts_and_partitions_of_all_are_added_up_and_the_oldest_waits_le
     assert whole.last_exit == "worker 0 was killed by SIGKILL"
     assert whole.notes == ("the topic has grown",)
     assert whole.unavailable == {"sanctions-api": 5, "rates": 1}
-
-
-def test_calls_of_all_workers_are_added_up_with_the_longest_of_all():
-    calls = CallsStatus(2, 1, 1, "a", 900, ("c",)), CallsStatus(3, 0, 2, "b", 2_100, ("d", "e")), None
-    whole = together(*[msgspec.structs.replace(report_of(slot, count=3), calls=each) for slot, each in enumerate(calls)]).whole
-    assert whole.calls == CallsStatus(5, 1, 3, "b", 2_100, ("c", "d", "e"))
-    assert together(report_of(0), report_of(1)).whole.calls is None
 
 
 def test_a_partition_that_moved_is_shown_with_the_worker_that_spoke_last():
