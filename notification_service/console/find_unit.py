@@ -66,7 +66,7 @@ _NEXT = {
         "the remainder of its release {was} due at {at}",
         "The remainder is sent in its next turn.",
     ),
-    "call": ("its handler was called at {at}, and is called again if its worker has ended since", ""),
+    "call": ("the call of its handler {was} due at {at}", ""),
 }
 _HINDERED = (STALE, State.STARTING, State.SOURCE_UNAVAILABLE, State.STORAGE_UNAVAILABLE, State.OUTPUT_UNAVAILABLE)
 
@@ -102,6 +102,19 @@ def find_hindrance(report: ServiceReport | None, partition: str) -> str | None:
     return _find_pause(report, partition)
 
 
+def _find_lingering(report: ServiceReport | None, unit: str) -> str | None:
+    calls = None if report is None else report.whole.calls
+    if calls is None or unit not in calls.lingering_units:
+        return None
+    return "A call of its handler goes on after its time-out: the next one begins when that has ended"
+
+
+def _count_waiting_calls(report: ServiceReport | None, partition: str) -> int:
+    holder = find_holder(report, partition)
+    calls = [each.calls for _, each in report.workers if holder and each.slot == holder.slot] if report is not None else []
+    return sum(each.waiting for each in calls if each is not None)
+
+
 def _find_pause(report: ServiceReport, partition: str) -> str | None:
     paused = next((each for each in report.whole.partitions if each.partition == partition and each.paused_by), None)
     if paused is None:
@@ -134,7 +147,9 @@ def prospect_of(story: UnitStory, show: Callable[[str], str] = printable) -> str
     if story.hindrance is not None:
         return f"{story.hindrance}; {due}."
     if wait.kind == "call":
-        return f"Its handler has been called for {called_text(now - until)}."
+        called = f"Its handler has been called for {called_text(now - until)}"
+        waiting, verb = story.calls_waiting, "waits" if story.calls_waiting == 1 else "wait"
+        return f"{called}, or is not called yet: {counted(waiting, 'call')} {verb} to begin." if waiting else f"{called}."
     if until > now:
         return promise.format(at=at)
     if wait.kind == "deadline" and story.unread:
@@ -280,10 +295,11 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) ->
         tuple(str(each.partition) for each in looked.found[1:]),
         (*looked.problems, *problems),
         _meaning(looked, dead_letters, sent, orders, reported, unread) if first is None else (),
-        None if first is None else find_hindrance(report, str(first.partition)),
+        None if first is None else find_hindrance(report, str(first.partition)) or _find_lingering(report, unit),
         None if first is None else find_unread(report, str(first.partition)),
         incomplete_of(sent.found),
         orders,
+        0 if first is None else _count_waiting_calls(report, str(first.partition)),
     )
 
 

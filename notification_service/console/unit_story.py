@@ -175,7 +175,7 @@ class UnitStory(msgspec.Struct, frozen=True):
     if no reason is known. `unread` is how far its partition's log extends beyond what its worker read: offsets on Kafka, bytes
     of files. `incomplete` is what was sent although something was missing, as far as what was sent is known.
 
-    `orders` is None where orders are not enabled.
+    `orders` is None where orders are not enabled. `calls_waiting` counts the handler's calls that wait to begin in its worker.
     """
 
     unit: str
@@ -194,6 +194,7 @@ class UnitStory(msgspec.Struct, frozen=True):
     unread: int | None = None
     incomplete: tuple[Incomplete, ...] = ()
     orders: UnitOrders | None = None
+    calls_waiting: int = 0
 
     @property
     def is_known(self) -> bool:

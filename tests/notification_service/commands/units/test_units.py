@@ -93,7 +93,10 @@ def test_a_unit_whose_handler_is_called_is_listed_and_shown_since_then(stored: S
     assert "  for its handler, attempt 1 of 3  (1 stashed, waiting " in line
     assert ", call since 1970-01-01T00:16:40.000Z, " in line
     shown = units("show", "uow-1")[1]
-    assert "next: The service does not run here: it waits until it is started; its handler was called at 1970-01-01T" in shown
+    assert (
+        "next: The service does not run here: it waits until it is started; the call of its handler was due at 1970-01-01T"
+        in shown
+    )
     assert "attempts: 0 failed at IPF_PROCESSING_DATA-0@1, its handler is called since 1970-01-01T00:16:40.000Z" in shown
 
 
