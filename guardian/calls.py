@@ -55,10 +55,10 @@ class Runner(Protocol):
 
 
 class CallsReport(msgspec.Struct, frozen=True):
-    """Counts of the calls under way, of the units whose call has not begun, and of the calls that go on after their time-out.
+    """Counts of the calls under way, of the units whose call has not begun, and of the calls that continue after their time-out.
 
     `longest` is the key of the call that is under way for the longest time, in milliseconds `longest_ms`. `lingering_units` are
-    the units of the calls that go on. `timeouts` counts the calls that timed out since the worker's start, and `durations` are
+    the units of the calls that continue. `timeouts` counts the calls that timed out since the worker's start, and `durations` are
     those of all calls until their answer or time-out.
     """
 

@@ -106,7 +106,7 @@ def _find_lingering(report: ServiceReport | None, unit: str) -> str | None:
     calls = None if report is None else report.whole.calls
     if calls is None or unit not in calls.lingering_units:
         return None
-    return "A call of its handler goes on after its time-out: the next one begins when that has ended"
+    return "A call of its handler continues after its time-out: the next one begins when that has ended"
 
 
 def _count_waiting_calls(report: ServiceReport | None, partition: str) -> int:

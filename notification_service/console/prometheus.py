@@ -226,7 +226,7 @@ METRICS: tuple[Described, ...] = (
     Described("cycle_step_seconds", "histogram", ("step",), "Time of each step of a cycle that had work.", _steps),
     _of_calls("calls_under_way", "Calls of the handler under way; absent if it does not wait.", lambda each: each.under_way),
     _of_calls("calls_waiting", "Units whose call has not begun yet.", lambda each: each.waiting),
-    _of_calls("calls_lingering", "Calls that go on after their time-out.", lambda each: each.lingering),
+    _of_calls("calls_lingering", "Calls that continue after their time-out.", lambda each: each.lingering),
     _of_calls("longest_call_seconds", "For how long the longest call has been under way.", lambda each: each.longest_ms / 1_000),
     _gauge("units_active", "Units with an actor.", lambda each: each.units.active),
     _gauge("units_waiting", "Units in which something waits.", lambda each: each.units.waiting),

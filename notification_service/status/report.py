@@ -94,10 +94,10 @@ class Units(msgspec.Struct, frozen=True):
 
 
 class CallsStatus(msgspec.Struct, frozen=True):
-    """The calls of a handler that waits: those under way, those that wait to begin, and those that go on after their time-out.
+    """The calls of a handler that waits: those under way, those that wait to begin, and those that continue after their time-out.
 
     `longest` is the unit whose call is under way for the longest time, in milliseconds `longest_ms`. `lingering_units` are a few
-    of the units whose calls go on.
+    of the units whose calls continue.
     """
 
     under_way: int = 0

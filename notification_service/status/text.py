@@ -91,7 +91,7 @@ def _calls(calls: CallsStatus, timeouts: int) -> Iterator[str]:
     yield f"calls: {calls.under_way} under way{longest}, {calls.waiting} waiting to begin, {counted(timeouts, 'time-out')}"
     if calls.lingering:
         more = ", …" if calls.lingering > len(calls.lingering_units) else ""
-        yield f"calls that go on after their time-out: {calls.lingering} (units {', '.join(calls.lingering_units)}{more})"
+        yield f"calls that continue after their time-out: {calls.lingering} (units {', '.join(calls.lingering_units)}{more})"
 
 
 def _units(count: int) -> str:

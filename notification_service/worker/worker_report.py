@@ -58,7 +58,7 @@ _SERVERS = 10
 """How many unavailable servers of handlers are named: those for which the most units wait."""
 
 _LINGERING = 5
-"""How many units are named whose calls go on after their time-out."""
+"""How many units are named whose calls continue after their time-out."""
 
 
 def with_metrics(

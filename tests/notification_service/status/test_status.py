@@ -126,7 +126,7 @@ def test_calls_of_a_handler_that_waits_are_shown_with_the_longest_and_those_that
     main(["status"])
     lines = capsys.readouterr().out.splitlines()
     assert "calls: 12 under way, the longest for 2.1 s (unit uow-7), 3 waiting to begin, 1 time-out" in lines
-    assert "calls that go on after their time-out: 2 (units uow-1, …)" in lines
+    assert "calls that continue after their time-out: 2 (units uow-1, …)" in lines
     main(["status", "--json"])
     assert json.loads(capsys.readouterr().out)["calls"]["lingering_units"] == ["uow-1"]
     StatusFile(run_directory).write(msgspec.structs.replace(plain, calls=CallsStatus()))

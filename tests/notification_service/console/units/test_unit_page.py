@@ -146,7 +146,7 @@ def test_a_unit_whose_handler_is_called_says_for_how_long_and_at_which_attempt(s
     report_calls(CallsStatus(64, waiting=1))
     assert "for 2.1 s, or is not called yet: 1 call waits to begin." in stage.get("/unit?id=uow-1")
     report_calls(CallsStatus(0, 1, 1, lingering_units=("uow-1",)))
-    assert "goes on after its time-out: the next one begins when that has ended; the call of" in stage.get("/unit?id=uow-1")
+    assert "continues after its time-out: the next one begins when that has ended; the call of" in stage.get("/unit?id=uow-1")
 
 
 def test_a_unit_that_is_not_there_is_not_found_and_the_page_says_what_that_means(stage: Stage) -> None:
