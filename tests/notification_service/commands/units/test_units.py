@@ -97,7 +97,7 @@ def test_a_unit_whose_handler_is_called_is_listed_and_shown_since_then(stored: S
         "next: The service does not run here: it waits until it is started; the call of its handler was due at 1970-01-01T"
         in shown
     )
-    assert "attempts: 0 failed at IPF_PROCESSING_DATA-0@1, its handler is called since 1970-01-01T00:16:40.000Z" in shown
+    assert "attempts: 0 failed at IPF_PROCESSING_DATA-0@1, the call of its handler since 1970-01-01T00:16:40.000Z" in shown
 
 
 def test_list_as_json_is_an_object_for_each_line(stored: StoredUnits, units: Units) -> None:

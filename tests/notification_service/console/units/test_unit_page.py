@@ -137,7 +137,7 @@ def test_a_unit_whose_handler_is_called_says_for_how_long_and_at_which_attempt(s
     assert "for <strong>its handler, attempt 2 of 3</strong>" in page
     assert "Its handler has been called for 2.1 s." in page
     assert "<dt>Attempts that failed</dt><dd>1</dd>" in page
-    assert re.search(r"<dt>Its handler is called</dt><dd>since [-:0-9 ]+ \(2.1 s\)</dd>", page)
+    assert re.search(r"<dt>Call of its handler</dt><dd>since [-:0-9 ]+ \(2.1 s\)</dd>", page)
     assert "Next attempt" not in page
     assert ">handler called</text>" in page
     assert ">due</text>" not in page
