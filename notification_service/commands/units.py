@@ -91,6 +91,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def _add_list(parser: ArgumentParser) -> None:
     parser.add_argument("beginning", nargs="?", default="", metavar="ID", help="only units whose ids begin so")
     parser.add_argument("--for", dest="waits_for", default="", metavar="TEXT", help="only those that wait for what begins so")
+    kinds = [each.value for each in WaitKind]
+    parser.add_argument("--kind", choices=kinds, default="", help="only those that wait so; call: whose handler is called")
     parser.add_argument("--partition", type=read_partition, metavar="TOPIC-N", help="only those of this partition")
     parser.add_argument(
         "--older-than", type=duration(_AGE), default=0, metavar="DURATION", help="only those that wait for so long: 10m"
@@ -121,7 +123,7 @@ def _list(arguments: Namespace, sources: Sources, view: StorageView | None) -> E
                 continue
             read += 1
             is_named = each.unit.startswith(arguments.beginning) and each.waits_for.startswith(arguments.waits_for)
-            if is_named and each.since <= now - arguments.older_than:
+            if is_named and arguments.kind in ("", each.kind) and each.since <= now - arguments.older_than:
                 total += 1
                 yield each
 
@@ -129,7 +131,7 @@ def _list(arguments: Namespace, sources: Sources, view: StorageView | None) -> E
     for each in (_listed(one, report) for one in shown):
         sys.stdout.write(_json(each) if arguments.json else printable(_line(each, now)) + "\n")
     sys.stdout.flush()
-    is_filtered = bool(arguments.beginning or arguments.waits_for or arguments.older_than)
+    is_filtered = bool(arguments.beginning or arguments.waits_for or arguments.kind or arguments.older_than)
     count = f"{total:,} of {counted(read, 'waiting unit')} match" if is_filtered else counted(total, "waiting unit")
     of_all = "" if len(shown) == total else f", the {len(shown)} oldest are shown (--limit)"
     source = f"the workers' last reports alone: {NOT_STORED}" if view is None else str(arguments.partition or "the storage")

@@ -89,7 +89,10 @@ def test_a_unit_whose_handler_is_called_is_listed_and_shown_since_then(stored: S
     driven = Driven(make_strategy(StrategySettings("SEQUENCE")), waits=True)
     driven.arrive(Envelopes()(1))
     stored.keep(driven)
-    line = units("list", "--for", "its handler")[1]
+    stored.put("other", b"", waits(0))
+    line, errors = units("list", "--kind", "call")[1:]
+    assert ids(line) == ["uow-1"]
+    assert "1 of 2 waiting units match" in errors
     assert "  for its handler, attempt 1 of 3  (1 stashed, waiting " in line
     assert ", call since 1970-01-01T00:16:40.000Z, " in line
     shown = units("show", "uow-1")[1]
@@ -120,7 +123,7 @@ def test_a_service_that_has_not_reported_yet_is_starting(stored: StoredUnits, un
     assert "does not run" not in errors + shown
 
 
-@pytest.mark.parametrize("wrong", [("--older-than", "10"), ("--partition", "nothing"), ("--limit", "x")])
+@pytest.mark.parametrize("wrong", [("--older-than", "10"), ("--partition", "nothing"), ("--limit", "x"), ("--kind", "x")])
 def test_a_wrong_option_is_wrong_usage(units: Units, wrong: tuple[str, str]) -> None:
     with pytest.raises(SystemExit) as ended:
         units("list", *wrong)
