@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from guardian.metrics import STEP_BOUNDS, Histogram, HistogramReport
 from resequencer.batch import UnitKey
 from resequencer.call import Answer, Call
 from resequencer.clock import Instant
@@ -54,10 +55,11 @@ class Runner(Protocol):
 
 
 class CallsReport(msgspec.Struct, frozen=True):
-    """Counts of the calls under way, of the units whose call has not begun, and of the calls that go on after their time-out.
+    """Counts of the calls under way, of the units whose call has not begun, and of the calls that continue after their time-out.
 
     `longest` is the key of the call that is under way for the longest time, in milliseconds `longest_ms`. `lingering_units` are
-    the units of the calls that go on. `timeouts` counts the calls that timed out since the worker's start.
+    the units of the calls that continue. `timeouts` counts the calls that timed out since the worker's start, and `durations` are
+    those of all calls until their answer or time-out.
     """
 
     under_way: int = 0
@@ -67,6 +69,7 @@ class CallsReport(msgspec.Struct, frozen=True):
     longest: UnitKey | None = None
     longest_ms: int = 0
     lingering_units: tuple[UnitKey, ...] = ()
+    durations: HistogramReport | None = None
 
 
 class _Running(NamedTuple):
@@ -104,6 +107,7 @@ class Calls:
         self._timeout = timeout_ms / 1_000
         self._passed = passed
         self._note = note
+        self._durations = Histogram(STEP_BOUNDS)
         self._waiting: dict[UnitKey, None] = {}
         self._prepared: dict[UnitKey, Call] = {}
         self._running: dict[UnitKey, _Running] = {}
@@ -209,7 +213,7 @@ class Calls:
         if longest is not None:
             key, longest_ms = longest.call.key, round(1_000 * (self._passed() - longest.began_at))
         counts = (len(self._running), len(self._waiting), len(self._lingering), self.timeouts)
-        return CallsReport(*counts, key, longest_ms, tuple(self._lingering))
+        return CallsReport(*counts, key, longest_ms, tuple(self._lingering), self._durations.report())
 
     def close(self) -> None:
         self._runner.close()
@@ -251,14 +255,18 @@ class Calls:
             return
         if not isinstance(outcome, Handled | TransientError | PermanentError):
             outcome = PermanentError(our_mistake(outcome))
-        self._note(call, None if isinstance(outcome, Handled) else outcome, round(1_000 * (at - running.began_at)))
-        self._answered[key] = Answer(call, outcome)
+        self._answer(running, outcome, at)
 
     def _answer_timeout(self, running: _Running) -> None:
         self.timeouts += 1
         error = TransientError(f"the handler did not answer within {self._timeout:g} s (processing-timeout)")
-        self._note(running.call, error, round(1_000 * (self._passed() - running.began_at)))
-        self._answered[running.call.key] = Answer(running.call, error)
+        self._answer(running, error, self._passed())
+
+    def _answer(self, running: _Running, outcome: Handled | Exception, at: float) -> None:
+        took_ms = round(1_000 * (at - running.began_at))
+        self._durations.observe(took_ms)
+        self._note(running.call, outcome if isinstance(outcome, Exception) else None, took_ms)
+        self._answered[running.call.key] = Answer(running.call, outcome)
 
     def _cancel(self, key: UnitKey) -> None:
         """Give up a call that is under way, if there is one."""

@@ -38,6 +38,7 @@ from notification_service.payments.envelope import DataEnvelope
 from notification_service.simulator.verify.story import Step, StepKind
 from notification_service.status.report import UnitWait
 from notification_service.status.service_report import ServiceReport
+from notification_service.status.text import wake_text
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.wiring.composition import make_data_handler_of, make_strategy_of
 from notification_service.wiring.console import console_sources
@@ -49,7 +50,7 @@ from resequencer.keys.value_types import Duration
 from resequencer.notification import notification_id
 from resequencer.printable import counted, printable
 from resequencer.record import Partition
-from resequencer.storage_port import StorageUnavailable, Waits
+from resequencer.storage_port import StorageUnavailable, WaitKind, Waits
 from resequencer.turn.decide import take_turn
 from resequencer.turn.turn import Turn, TurnContext
 from resequencer.unit import Wake
@@ -90,6 +91,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def _add_list(parser: ArgumentParser) -> None:
     parser.add_argument("beginning", nargs="?", default="", metavar="ID", help="only units whose ids begin so")
     parser.add_argument("--for", dest="waits_for", default="", metavar="TEXT", help="only those that wait for what begins so")
+    kinds = [each.value for each in WaitKind]
+    parser.add_argument("--kind", choices=kinds, default="", help="only those that wait so; call: whose handler is called")
     parser.add_argument("--partition", type=read_partition, metavar="TOPIC-N", help="only those of this partition")
     parser.add_argument(
         "--older-than", type=duration(_AGE), default=0, metavar="DURATION", help="only those that wait for so long: 10m"
@@ -120,7 +123,7 @@ def _list(arguments: Namespace, sources: Sources, view: StorageView | None) -> E
                 continue
             read += 1
             is_named = each.unit.startswith(arguments.beginning) and each.waits_for.startswith(arguments.waits_for)
-            if is_named and each.since <= now - arguments.older_than:
+            if is_named and arguments.kind in ("", each.kind) and each.since <= now - arguments.older_than:
                 total += 1
                 yield each
 
@@ -128,7 +131,7 @@ def _list(arguments: Namespace, sources: Sources, view: StorageView | None) -> E
     for each in (_listed(one, report) for one in shown):
         sys.stdout.write(_json(each) if arguments.json else printable(_line(each, now)) + "\n")
     sys.stdout.flush()
-    is_filtered = bool(arguments.beginning or arguments.waits_for or arguments.older_than)
+    is_filtered = bool(arguments.beginning or arguments.waits_for or arguments.kind or arguments.older_than)
     count = f"{total:,} of {counted(read, 'waiting unit')} match" if is_filtered else counted(total, "waiting unit")
     of_all = "" if len(shown) == total else f", the {len(shown)} oldest are shown (--limit)"
     source = f"{arguments.partition or 'the storage'} of {arguments.config}"
@@ -192,8 +195,8 @@ def _listed(each: WaitingUnit, report: ServiceReport | None) -> _Listed:
 
 
 def _line(each: UnitWait, now: Instant) -> str:
-    until = f"{each.until}, {relative_text(instant_of(each.until), now)}"
-    stashed = f"{each.stashed} stashed, waiting {duration_text(now - instant_of(each.since))}, {each.kind} at {until}"
+    until = f"{wake_text(each.kind, each.until)}, {relative_text(instant_of(each.until), now)}"
+    stashed = f"{each.stashed} stashed, waiting {duration_text(now - instant_of(each.since))}, {until}"
     return f"{each.since}  {each.unit}  for {each.waits_for}  ({stashed})  {each.partition}"
 
 
@@ -247,7 +250,7 @@ def _state_lines(story: UnitStory) -> Iterator[str]:
     else:
         now = instant_of(story.as_of)
         since, until = (f"{each}, {relative_text(instant_of(each), now)}" for each in (wait.since, wait.until))
-        yield f"waits: for {wait.waits_for} since {since} ({wait.stashed} stashed, {wait.kind} at {until})"
+        yield f"waits: for {wait.waits_for} since {since} ({wait.stashed} stashed, {wake_text(wait.kind, until)})"
         yield f"next: {prospect_of(story)}"
     if state is None:
         return
@@ -261,7 +264,9 @@ def _state_lines(story: UnitStory) -> Iterator[str]:
     if state.attempts is not None:
         made = state.attempts
         server = f", waits for {made.dependency} ({made.calls} calls)" if made.dependency else ""
-        yield f"attempts: {made.made} failed at {made.position}{server}, the next is due at {made.due_at}"
+        is_called = wait is not None and wait.kind == WaitKind.CALL
+        following = f"the call of its handler since {made.due_at}" if is_called else f"the next is due at {made.due_at}"
+        yield f"attempts: {made.made} failed at {made.position}{server}, {following}"
         yield from () if made.why is None else (f"why: {made.why}",)
     yield from (f"payment data: {each.kind} {each.name}, {each.size_bytes} bytes" for each in state.payment_data)
 

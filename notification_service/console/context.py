@@ -19,7 +19,7 @@ from starlette.templating import Jinja2Templates
 from notification_service.console.access.identity import AuditLog, Identity, Role
 from notification_service.console.access.layer import FormTokens, route
 from notification_service.console.access.settings import HttpSettings
-from notification_service.console.find_unit import duration_text, relative_text
+from notification_service.console.find_unit import called_text, duration_text, relative_text
 from notification_service.console.groups import Groups
 from notification_service.console.history import History, Peers, Sampler
 from notification_service.console.sources import SharedViews, Sources
@@ -51,6 +51,8 @@ def make_templates(clock: Clock) -> Jinja2Templates:
         "age": lambda at: duration_text(clock.now() - (instant_of(at) if isinstance(at, str) else at)),
         "relative": lambda at: relative_text(instant_of(at) if isinstance(at, str) else at, clock.now()),
         "duration": duration_text,
+        "called": called_text,
+        "called_for": lambda at: called_text(clock.now() - (instant_of(at) if isinstance(at, str) else at)),
         "rate": rate_text,
     }
     return Jinja2Templates(env=environment)

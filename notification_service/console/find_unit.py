@@ -51,6 +51,11 @@ def relative_text(at: Instant, now: Instant) -> str:
     return f"in {duration_text(at - now)}" if at > now else f"{duration_text(now - at)} ago"
 
 
+def called_text(milliseconds: int) -> str:
+    """Return for how long a handler has been called, with a tenth of a second: most answer within seconds."""
+    return f"{max(0, milliseconds) / 1_000:.1f} s" if milliseconds < 60_000 else duration_text(milliseconds)
+
+
 _NEXT = {
     "deadline": ("its deadline {was} {at}", "At {at} it is released, even if nothing came."),
     WINDOW: ("its window {was} over at {at}", "At {at} its window ends, and what waits leaves in order."),
@@ -61,6 +66,7 @@ _NEXT = {
         "the remainder of its release {was} due at {at}",
         "The remainder is sent in its next turn.",
     ),
+    "call": ("the call of its handler {was} due at {at}", ""),
 }
 _HINDERED = (STALE, State.STARTING, State.SOURCE_UNAVAILABLE, State.STORAGE_UNAVAILABLE, State.OUTPUT_UNAVAILABLE)
 
@@ -96,6 +102,19 @@ def find_hindrance(report: ServiceReport | None, partition: str) -> str | None:
     return _find_pause(report, partition)
 
 
+def _find_lingering(report: ServiceReport | None, unit: str) -> str | None:
+    calls = None if report is None else report.whole.calls
+    if calls is None or unit not in calls.lingering_units:
+        return None
+    return "A call of its handler continues after its time-out: the next one begins when that has ended"
+
+
+def _count_waiting_calls(report: ServiceReport | None, partition: str) -> int:
+    holder = find_holder(report, partition)
+    calls = [each.calls for _, each in report.workers if holder and each.slot == holder.slot] if report is not None else []
+    return sum(each.waiting for each in calls if each is not None)
+
+
 def _find_pause(report: ServiceReport, partition: str) -> str | None:
     paused = next((each for each in report.whole.partitions if each.partition == partition and each.paused_by), None)
     if paused is None:
@@ -127,6 +146,10 @@ def prospect_of(story: UnitStory, show: Callable[[str], str] = printable) -> str
     due = due.format(was="is" if until > now else "was", at=at)
     if story.hindrance is not None:
         return f"{story.hindrance}; {due}."
+    if wait.kind == "call":
+        called = f"Its handler has been called for {called_text(now - until)}"
+        waiting, verb = story.calls_waiting, "waits" if story.calls_waiting == 1 else "wait"
+        return f"{called}, or is not called yet: {counted(waiting, 'call')} {verb} to begin." if waiting else f"{called}."
     if until > now:
         return promise.format(at=at)
     if wait.kind == "deadline" and story.unread:
@@ -272,10 +295,11 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) ->
         tuple(str(each.partition) for each in looked.found[1:]),
         (*looked.problems, *problems),
         _meaning(looked, dead_letters, sent, orders, reported, unread) if first is None else (),
-        None if first is None else find_hindrance(report, str(first.partition)),
+        None if first is None else find_hindrance(report, str(first.partition)) or _find_lingering(report, unit),
         None if first is None else find_unread(report, str(first.partition)),
         incomplete_of(sent.found),
         orders,
+        0 if first is None else _count_waiting_calls(report, str(first.partition)),
     )
 
 

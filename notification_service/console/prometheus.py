@@ -20,7 +20,7 @@ from notification_service.console.groups import Groups, GroupTotals
 from notification_service.console.sources import ArchiveDistance
 from notification_service.status.aggregation import AggregationStatus, BridgeState, BridgeStatus, StoreStatus
 from notification_service.status.delivery import DeliveredPartition, DeliveryStatus, GateStatus, ScheduleStatus
-from notification_service.status.report import PartitionStatus, RegionStatus, State, StatusReport
+from notification_service.status.report import CallsStatus, PartitionStatus, RegionStatus, State, StatusReport
 from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport
 from resequencer.clock import instant_of
 from resequencer.record import Partition
@@ -71,7 +71,8 @@ COUNTERS = {
     "late": ("envelopes_late", "Envelopes that were notified after a later one of their flow."),
     "incomplete": ("envelopes_incomplete", "Envelopes that were notified although an earlier one was missing."),
     "retries": ("attempts_failed", "Attempts that failed temporarily."),
-    "overruns": ("attempts_overrun", "Attempts that took longer than processing-timeout."),
+    "overruns": ("attempts_overrun", "Attempts in the turn that took longer than processing-timeout."),
+    "timeouts": ("attempts_timed_out", "Calls of a handler that waits which processing-timeout ended."),
     "unmatched": ("process_objects_unmatched", "Process objects that the settings do not know."),
     "suppressed": ("process_objects_suppressed", "Process objects for which no notification is wanted."),
     "facts": ("facts", "Facts that were let out: statuses of payments, notified or not."),
@@ -90,6 +91,7 @@ _HISTOGRAMS = {
     ),
     "storage_commit": ("storage_commit_seconds", "Time of a partition's commit, including retries."),
     "publication": ("publication_seconds", "Time of a publication, including retries."),
+    "call": ("call_seconds", "Time of a call of a handler that waits, until its answer or time-out."),
 }
 _STEPS = ("poll", "decide", "commit", "publish")
 
@@ -104,6 +106,10 @@ def _plain(get: Callable[[StatusReport], Value | None], worker: Worker) -> Sampl
 
 def _count(name: str, worker: Worker) -> Samples:
     return [((), worker.report.counts.get(name, 0))]
+
+
+def _of_calls(name: str, meaning: str, get: Callable[[CallsStatus], float]) -> Described:
+    return _gauge(name, meaning, lambda each: None if each.calls is None else get(each.calls))
 
 
 def _partitions(get: Callable[[PartitionStatus], float | None], worker: Worker) -> Samples:
@@ -218,6 +224,10 @@ METRICS: tuple[Described, ...] = (
     _gauge("paused_partitions", "Partitions of the worker that an order paused.", _count_paused),
     *(Described(name, "histogram", (), meaning, partial(_histogram, key)) for key, (name, meaning) in _HISTOGRAMS.items()),
     Described("cycle_step_seconds", "histogram", ("step",), "Time of each step of a cycle that had work.", _steps),
+    _of_calls("calls_under_way", "Calls of the handler under way; absent if it does not wait.", lambda each: each.under_way),
+    _of_calls("calls_waiting", "Units whose call has not begun yet.", lambda each: each.waiting),
+    _of_calls("calls_lingering", "Calls that continue after their time-out.", lambda each: each.lingering),
+    _of_calls("longest_call_seconds", "For how long the longest call has been under way.", lambda each: each.longest_ms / 1_000),
     _gauge("units_active", "Units with an actor.", lambda each: each.units.active),
     _gauge("units_waiting", "Units in which something waits.", lambda each: each.units.waiting),
     _gauge("units_backlogged", "Deadlines that have passed but wait for unread records.", lambda each: each.units.backlogged),

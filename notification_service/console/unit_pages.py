@@ -181,7 +181,10 @@ class UnitsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ListedUnit(Wait, frozen=True, kw_only=True):
-    """A waiting unit. At `until` it is woken; `kind` says why. Instants are ISO 8601 texts in UTC."""
+    """A waiting unit. At `until` it is woken; `kind` says why. Instants are ISO 8601 texts in UTC.
+
+    Of kind `call`, `until` is since when its handler is called.
+    """
 
     unit: str
     partition: str
@@ -368,6 +371,7 @@ _FITTING = {
     "retry": (OrderKind.RETRY, OrderKind.HOLD),
     "dependency": (OrderKind.RETRY, OrderKind.HOLD),
     "held": (OrderKind.RESUME,),
+    "call": (OrderKind.HOLD,),
 }
 
 

@@ -22,7 +22,10 @@ from resequencer.unit import REMEMBERED_ENVELOPES, Entry, Remainder, Retry, Unde
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """What the unit waits for, as the storage's index has it. `kind` says what happens at `until`: a deadline or an attempt."""
+    """What the unit waits for, as the storage's index has it. `kind` says what happens at `until`: a deadline or an attempt.
+
+    Of kind `call`, `until` is since when its handler is called.
+    """
 
     waits_for: str
     kind: str
@@ -172,7 +175,7 @@ class UnitStory(msgspec.Struct, frozen=True):
     if no reason is known. `unread` is how far its partition's log extends beyond what its worker read: offsets on Kafka, bytes
     of files. `incomplete` is what was sent although something was missing, as far as what was sent is known.
 
-    `orders` is None where orders are not enabled.
+    `orders` is None where orders are not enabled. `calls_waiting` counts the handler's calls that wait to begin in its worker.
     """
 
     unit: str
@@ -191,6 +194,7 @@ class UnitStory(msgspec.Struct, frozen=True):
     unread: int | None = None
     incomplete: tuple[Incomplete, ...] = ()
     orders: UnitOrders | None = None
+    calls_waiting: int = 0
 
     @property
     def is_known(self) -> bool:
@@ -227,6 +231,7 @@ _LANES = (
     ("order", "orders"),
     ("outcome", "outcomes"),
     ("due", "due"),
+    ("called", "handler called"),
 )
 
 
@@ -301,7 +306,7 @@ def _happenings(story: UnitStory) -> Iterator[tuple[Instant, str, str]]:
         if (at := _find_instant(dead_letter.at)) is not None:
             yield at, "dead", f"dead letter {dead_letter.reason}"
     if story.wait is not None:
-        yield instant_of(story.wait.until), "due", story.wait.kind
+        yield instant_of(story.wait.until), "called" if story.wait.kind == "call" else "due", story.wait.kind
 
 
 def _order_happenings(story: UnitStory) -> Iterator[tuple[Instant, str, str]]:

@@ -33,7 +33,7 @@ STALE_AFTER_MS = 10_000
 
 
 class UnitWait(msgspec.Struct, frozen=True):
-    """A unit in which something waits: since when, for what, and until when."""
+    """A unit in which something waits: since when, for what, and until when (kind `call`: since when its handler is called)."""
 
     unit: str
     partition: str
@@ -91,6 +91,21 @@ class Units(msgspec.Struct, frozen=True):
     stashed_bytes_in_memory: int = 0
     backlogged: int = 0
     held: int = 0
+
+
+class CallsStatus(msgspec.Struct, frozen=True):
+    """The calls of a handler that waits: those under way, those that wait to begin, and those that continue after their time-out.
+
+    `longest` is the unit whose call is under way for the longest time, in milliseconds `longest_ms`. `lingering_units` are a few
+    of the units whose calls continue.
+    """
+
+    under_way: int = 0
+    waiting: int = 0
+    lingering: int = 0
+    longest: str | None = None
+    longest_ms: int = 0
+    lingering_units: tuple[str, ...] = ()
 
 
 class ServerStatus(msgspec.Struct, frozen=True):
@@ -151,7 +166,8 @@ class StatusReport(msgspec.Struct, frozen=True):
     and goes on all the same. `servers` has the source, the storage and the output, as far as their state is known.
     `histograms` are durations since the start of the process, by name (guardian/metrics.py). `lookups_created_at` is when the
     lookups in use were built. `orders` counts outcomes of orders by kind and result (`release done`).
-    `region` is None before the worker has its parts, and where several workers' reports are combined.
+    `region` is None before the worker has its parts, and where several workers' reports are combined. `calls` is None if the
+    handler is called in the turn.
     The worker is stale if the report is older than `stale_after_ms`.
     """
 
@@ -186,6 +202,7 @@ class StatusReport(msgspec.Struct, frozen=True):
     orders: Mapping[str, int] = {}
     stale_after_ms: int = STALE_AFTER_MS
     region: RegionStatus | None = None
+    calls: CallsStatus | None = None
 
     @property
     def is_standing_by(self) -> bool:

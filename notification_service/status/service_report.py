@@ -8,7 +8,16 @@ import msgspec
 
 from guardian.metrics import HistogramReport, sum_of
 from notification_service.status.file import SideFile, SideReport, StatusFile
-from notification_service.status.report import Identity, PartitionStatus, ServerStatus, State, StatusReport, Units, report
+from notification_service.status.report import (
+    CallsStatus,
+    Identity,
+    PartitionStatus,
+    ServerStatus,
+    State,
+    StatusReport,
+    Units,
+    report,
+)
 from resequencer.clock import Instant, instant_of
 from resequencer.record import Partition
 
@@ -128,6 +137,7 @@ def _whole(reports: Sequence[StatusReport], reason: str | None) -> StatusReport:
         servers=_servers(reports),
         histograms=_histograms(reports),
         region=None,
+        calls=_calls([each.calls for each in reports if each.calls is not None]),
         lookups_created_at=min((each.lookups_created_at for each in reports if each.lookups_created_at), default=None),
     )
 
@@ -158,6 +168,15 @@ def _histograms(reports: Iterable[StatusReport]) -> dict[str, HistogramReport]:
         for name, each in of_one.histograms.items():
             by_name[name].append(each)
     return {name: sum_of(found) for name, found in by_name.items()}
+
+
+def _calls(calls: Sequence[CallsStatus]) -> CallsStatus | None:
+    if not calls:
+        return None
+    longest = max(calls, key=lambda each: each.longest_ms)
+    under_way, waiting, lingering = _sums((each.under_way, each.waiting, each.lingering) for each in calls)
+    named = tuple(name for each in calls for name in each.lingering_units)[:_OLDEST]
+    return CallsStatus(under_way, waiting, lingering, longest.longest, longest.longest_ms, named)
 
 
 def _partitions(reports: Iterable[StatusReport]) -> tuple[PartitionStatus, ...]:

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from guardian.metrics import CycleTimes
-from notification_service.status.report import PartitionStatus, State, StatusReport, UntakenPartition
+from notification_service.status.report import CallsStatus, PartitionStatus, State, StatusReport, UntakenPartition
 from notification_service.status.service_report import NOT_RUNNING, STALE, ServedStatus, ServiceReport
 from resequencer.printable import counted
+from resequencer.storage_port import WaitKind
 
 
 def status_lines(service: ServiceReport, on_disk: str) -> Iterator[str]:
@@ -29,10 +30,15 @@ def status_lines(service: ServiceReport, on_disk: str) -> Iterator[str]:
     yield from (_last_cycle(each, is_alone=is_alone) for _, each in service.workers if each.last_cycle is not None)
     yield from (f"{name} unavailable: {_units(units)} for it" for name, units in whole.unavailable.items())
     yield from (
-        f"waits since {each.since}: {each.unit} for {each.waits_for} ({each.stashed} stashed, {each.kind} at {each.until})"
+        f"waits since {each.since}: {each.unit} for {each.waits_for} ({each.stashed} stashed, {wake_text(each.kind, each.until)})"
         for each in whole.oldest_waits
     )
     yield from (f"note: {each}" for each in whole.notes)
+
+
+def wake_text(kind: str, until: str) -> str:
+    """Say when a waiting unit is woken. Of one whose handler is called, it is not known: `until` is since when it is called."""
+    return f"{kind} {'since' if kind == WaitKind.CALL else 'at'} {until}"
 
 
 def served_lines(served: ServedStatus) -> Iterator[str]:
@@ -74,8 +80,18 @@ def _metrics(report: StatusReport) -> Iterator[str]:
     )
     by_status = ", ".join(f"{name} {count}" for name, count in sorted(report.notifications.items()))
     yield f"notifications {sum(report.notifications.values())}: {by_status}"
+    if report.calls is not None:
+        yield from _calls(report.calls, counts.get("timeouts", 0))
     if pending:
         yield f"pending: {pending} committed, not sent yet"
+
+
+def _calls(calls: CallsStatus, timeouts: int) -> Iterator[str]:
+    longest = "" if calls.longest is None else f", the longest for {calls.longest_ms / 1_000:.1f} s (unit {calls.longest})"
+    yield f"calls: {calls.under_way} under way{longest}, {calls.waiting} waiting to begin, {counted(timeouts, 'time-out')}"
+    if calls.lingering:
+        more = ", …" if calls.lingering > len(calls.lingering_units) else ""
+        yield f"calls that continue after their time-out: {calls.lingering} (units {', '.join(calls.lingering_units)}{more})"
 
 
 def _units(count: int) -> str:

@@ -328,8 +328,9 @@ class Worker:
     def _report(self, now: Instant, state: State, reason: str | None = None) -> None:
         parts = self._get_parts()
         plain = report(self._identity, state, reason or self._reason(state), now)
-        units_report, standing = parts.servers.actors.report_units(), parts.servers.transport.standing()
-        measured = with_metrics(plain, parts.cycle, units_report, standing, parts.watched.overruns, now)
+        actors, standing = parts.servers.actors, parts.servers.transport.standing()
+        units_report, calls = actors.report_units(), actors.report_calls()
+        measured = with_metrics(plain, parts.cycle, units_report, standing, parts.watched.overruns, calls, now)
         self._status.write(
             msgspec.structs.replace(
                 measured,

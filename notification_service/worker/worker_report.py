@@ -7,12 +7,21 @@ from operator import itemgetter
 import msgspec
 
 from guardian.actor_gateway import UnitsReport
+from guardian.calls import CallsReport
 from guardian.cycle import Cycle
-from guardian.metrics import Metrics
+from guardian.metrics import HistogramReport, Metrics
 from guardian.owned_partition import OwnedPartition
 from guardian.ports import TransportStatus
 from guardian.takeover import Untaken
-from notification_service.status.report import PartitionStatus, ServerStatus, StatusReport, Units, UnitWait, UntakenPartition
+from notification_service.status.report import (
+    CallsStatus,
+    PartitionStatus,
+    ServerStatus,
+    StatusReport,
+    Units,
+    UnitWait,
+    UntakenPartition,
+)
 from resequencer.batch import UnitKey
 from resequencer.clock import Instant, instant_text
 from resequencer.record import Partition
@@ -48,9 +57,18 @@ class ServerStates:
 _SERVERS = 10
 """How many unavailable servers of handlers are named: those for which the most units wait."""
 
+_LINGERING = 5
+"""How many units are named whose calls continue after their time-out."""
+
 
 def with_metrics(
-    plain: StatusReport, cycle: Cycle, units_report: UnitsReport, standing: TransportStatus, overruns: int, now: Instant
+    plain: StatusReport,
+    cycle: Cycle,
+    units_report: UnitsReport,
+    standing: TransportStatus,
+    overruns: int,
+    calls: CallsReport | None,
+    now: Instant,
 ) -> StatusReport:
     metrics, partitions = cycle.metrics, cycle.partitions
     counts = {
@@ -58,6 +76,7 @@ def with_metrics(
         "heals": partitions.heals,
         "ownership_lost": partitions.losses,
         "overruns": overruns,
+        "timeouts": 0 if calls is None else calls.timeouts,
         "misplaced_records": standing.misplaced,
     }
     return msgspec.structs.replace(
@@ -82,9 +101,20 @@ def with_metrics(
         last_cycle=metrics.last_cycle,
         unavailable=dict(nlargest(_SERVERS, units_report.unavailable.items(), key=itemgetter(1))),
         notes=(*standing.notes, *(() if cycle.orders_problem is None else (cycle.orders_problem,)), *_about_keys(metrics)),
-        histograms=metrics.histograms.report(),
+        histograms=metrics.histograms.report() | _durations(calls),
         orders=dict(metrics.orders),
+        calls=None if calls is None else _calls(calls),
     )
+
+
+def _calls(calls: CallsReport) -> CallsStatus:
+    longest = None if calls.longest is None else calls.longest.unit
+    lingering = tuple(each.unit for each in calls.lingering_units[:_LINGERING])
+    return CallsStatus(calls.under_way, calls.waiting, calls.lingering, longest, calls.longest_ms, lingering)
+
+
+def _durations(calls: CallsReport | None) -> dict[str, HistogramReport]:
+    return {} if calls is None or calls.durations is None else {"call": calls.durations}
 
 
 def _about_keys(metrics: Metrics) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
 from notification_service.console.context import TEMPLATES
 from notification_service.status.report import (
+    CallsStatus,
     PartitionStatus,
     ServerStatus,
     State,
@@ -74,6 +75,23 @@ def test_the_overview_says_what_orders_rest_on(tmp_path: Path) -> None:
     assert "is paused by" not in stopped
     plain = service_report([a_report(units=Units(waiting=3))], BEGINNING, is_running=True)
     assert "kind=held" not in client_of(make_sources(tmp_path, report=plain)).get("/").text
+
+
+def test_the_calls_of_a_handler_that_waits_are_on_the_overview_and_beside_their_worker(tmp_path: Path) -> None:
+    report = a_report(calls=CallsStatus(12, 3, 2, "u&7", 2_149, ("u-1",)), counts={"timeouts": 4})
+    client = client_of(make_sources(tmp_path, report=service_report([report], BEGINNING, is_running=True)))
+    page, workers = client.get("/").text, client.get("/workers").text
+    assert '<dt>Calls under way</dt><dd><a href="/waiting?kind=call">12</a></dd>' in page
+    assert "<dt>Calls that wait to begin</dt><dd>3</dd>" in page
+    assert '<dt>Longest call</dt><dd><a href="/unit?id=u%267">2.1 s</a></dd>' in page
+    assert "<dt>Calls that timed out</dt><dd>4</dd>" in page
+    assert '2 calls continue after their time-out: <a href="/unit?id=u-1">u-1</a> and 1 more. No other call of' in page
+    told = 'the longest for 2.1 s (<a href="/unit?id=u%267">u&amp;7</a>), 3 waiting to begin, 4 time-outs; 2 calls continue after'
+    assert told in workers
+    stopped = client_of(make_sources(tmp_path, report=service_report([report], BEGINNING, is_running=False)))
+    assert "continue after" not in stopped.get("/").text + stopped.get("/workers").text
+    plain = client_of(make_sources(tmp_path, report=service_report([a_report()], BEGINNING, is_running=True)))
+    assert "Calls" not in plain.get("/").text + plain.get("/workers").text
 
 
 def test_without_a_service_the_overview_says_so(tmp_path: Path) -> None:

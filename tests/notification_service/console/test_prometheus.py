@@ -50,6 +50,7 @@ from notification_service.status.delivery import (
 )
 from notification_service.status.file import SideStatus
 from notification_service.status.report import (
+    CallsStatus,
     Identity,
     PartitionStatus,
     ServerStatus,
@@ -86,9 +87,10 @@ def full_report(slot: int = 0, count: int = 1) -> StatusReport:
         longest_wait_ms=2_500,
         unavailable={"sanctions": 3},
         servers={"storage": ServerStatus(False, instant_text(NOW), "no answer"), "output": ServerStatus(True, instant_text(NOW))},
-        histograms=dict.fromkeys(Histograms().report(), BOUNDED),
+        histograms=dict.fromkeys((*Histograms().report(), "call"), BOUNDED),
         lookups_version="20260328T233000Z",
         lookups_created_at=instant_text(NOW),
+        calls=CallsStatus(12, 3, 1, "uow-1", 2_150, ("uow-1",)),
     )
 
 
@@ -133,11 +135,11 @@ def test_every_histogram_of_a_report_is_shown_with_its_buckets():
     for step in ("poll", "decide", "commit", "publish"):
         labels = ("slot", "0"), ("step", step)
         assert find_values(service, "cycle_step_seconds_count")[labels] == 4
-    for name in ("stash_wait", "record_to_publication", "storage_commit", "publication"):
+    for name in ("stash_wait", "record_to_publication", "storage_commit", "publication", "call"):
         found = find_values(service, f"{name}_seconds_bucket")
         assert [(dict(labels)["le"], value) for labels, value in found.items()] == [("0.5", 1), ("1.0", 3), ("+Inf", 4)]
         assert find_values(service, f"{name}_seconds_sum") == {(("slot", "0"),): 7.5}
-    assert sum(each.kind == "histogram" for each in METRICS) == len(Histograms().report()) - 3
+    assert sum(each.kind == "histogram" for each in METRICS) == len(Histograms().report()) - 2
 
 
 @pytest.mark.parametrize(
@@ -150,6 +152,10 @@ def test_every_histogram_of_a_report_is_shown_with_its_buckets():
         ("dead_letters_total", {"reason": "undecodable"}, 2),
         ("units_waiting", {}, 4),
         ("units_held", {}, 2),
+        ("calls_under_way", {}, 12),
+        ("calls_waiting", {}, 3),
+        ("calls_lingering", {}, 1),
+        ("longest_call_seconds", {}, 2.15),
         ("stashed_bytes", {}, 2),
         ("oldest_wait_timestamp_seconds", {}, (NOW - 5_000) / 1_000),
         ("longest_wait_seconds", {}, 2.5),
@@ -189,7 +195,10 @@ def test_what_is_not_known_is_absent():
     assert "resequencer_partition_read_offset" in names
     assert not names & {
         f"resequencer_{name}"
-        for name in ("partition_lag", "partition_held_offset", "oldest_wait_timestamp_seconds", "lookups_info")
+        for name in (
+            *("partition_lag", "partition_held_offset", "oldest_wait_timestamp_seconds", "lookups_info"),
+            *("calls_under_way", "calls_lingering", "longest_call_seconds", "call_seconds_count"),
+        )
     }
 
 

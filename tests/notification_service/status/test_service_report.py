@@ -12,6 +12,7 @@ from notification_service.command_line import main
 from notification_service.status.file import StatusFile
 from notification_service.status.report import (
     STALE_AFTER_MS,
+    CallsStatus,
     Identity,
     PartitionStatus,
     ServerStatus,
@@ -55,6 +56,13 @@ def test_a_service_is_ready_when_all_of_its_workers_are():
 def test_one_worker_that_is_not_ready_makes_the_service_what_it_is_and_says_why(state):
     service = together(report_of(0), report_of(1, state, "the reason"))
     assert (service.state, service.whole.reason) == (state, "worker 1: the reason")
+
+
+def test_calls_of_all_workers_are_added_up_with_the_longest_of_all():
+    calls = CallsStatus(2, 1, 1, "a", 900, ("c",)), CallsStatus(3, 0, 2, "b", 2_100, ("d", "e")), None
+    whole = together(*[msgspec.structs.replace(report_of(slot, count=3), calls=each) for slot, each in enumerate(calls)]).whole
+    assert whole.calls == CallsStatus(5, 1, 3, "b", 2_100, ("c", "d", "e"))
+    assert together(report_of(0), report_of(1)).whole.calls is None
 
 
 def test_of_a_worker_that_hangs_it_is_not_said_how_far_it_is_behind():

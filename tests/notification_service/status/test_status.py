@@ -8,7 +8,7 @@ import pytest
 
 from notification_service.command_line import main
 from notification_service.status.file import StatusFile
-from notification_service.status.report import STALE_AFTER_MS, Identity, State, StatusReport, UnitWait, report
+from notification_service.status.report import STALE_AFTER_MS, CallsStatus, Identity, State, StatusReport, UnitWait, report
 from notification_service.status.service_report import state_of
 from notification_service.supervision.locks import NAME, RunLock
 from notification_service.supervision.system_clock import SystemClock
@@ -117,6 +117,31 @@ def test_servers_that_handlers_cannot_reach_are_named_with_how_many_wait(run_dir
     assert lines[-2:] == ["sanctions-api unavailable: 1200 units wait for it", "rates unavailable: 1 unit waits for it"]
     assert main(["status", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["unavailable"] == {"sanctions-api": 1_200, "rates": 1}
+
+
+def test_calls_of_a_handler_that_waits_are_shown_with_the_longest_and_those_that_do_not_end(run_directory, is_held, capsys):
+    plain = report_of(at=SystemClock().now())
+    calls = CallsStatus(12, 3, 2, "uow-7", 2_149, ("uow-1",))
+    StatusFile(run_directory).write(msgspec.structs.replace(plain, calls=calls, counts={"timeouts": 1}))
+    main(["status"])
+    lines = capsys.readouterr().out.splitlines()
+    assert "calls: 12 under way, the longest for 2.1 s (unit uow-7), 3 waiting to begin, 1 time-out" in lines
+    assert "calls that continue after their time-out: 2 (units uow-1, …)" in lines
+    main(["status", "--json"])
+    assert json.loads(capsys.readouterr().out)["calls"]["lingering_units"] == ["uow-1"]
+    StatusFile(run_directory).write(msgspec.structs.replace(plain, calls=CallsStatus()))
+    main(["status"])
+    shown = capsys.readouterr().out
+    assert "\ncalls: 0 under way, 0 waiting to begin, 0 time-outs\n" in shown
+    assert "after their time-out" not in shown
+
+
+def test_a_unit_whose_handler_is_called_waits_since_then_and_until_no_instant(run_directory, is_held, capsys):
+    wait = UnitWait("u", "T-0", "its handler, attempt 1 of 3", "call", "2026-03-28T23:33:55Z", "2026-03-28T23:33:56Z", 1)
+    StatusFile(run_directory).write(msgspec.structs.replace(report_of(at=SystemClock().now()), oldest_waits=(wait,)))
+    main(["status"])
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.endswith("u for its handler, attempt 1 of 3 (1 stashed, call since 2026-03-28T23:33:56Z)")
 
 
 def test_workers_that_died_are_counted_with_the_last_ones_words(run_directory, is_held, capsys):

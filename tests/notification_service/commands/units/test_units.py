@@ -86,6 +86,24 @@ def test_list_takes_a_limit_and_filters_and_counts_what_it_left_out(stored: Stor
     assert units("list", "--older-than", "3650d")[1] == ""
 
 
+def test_a_unit_whose_handler_is_called_is_listed_and_shown_since_then(stored: StoredUnits, units: Units) -> None:
+    driven = Driven(make_strategy(StrategySettings("SEQUENCE")), waits=True)
+    driven.arrive(Envelopes()(1))
+    stored.keep(driven)
+    stored.put("other", b"", waits(0))
+    line, errors = units("list", "--kind", "call")[1:]
+    assert ids(line) == ["uow-1"]
+    assert "1 of 2 waiting units match" in errors
+    assert "  for its handler, attempt 1 of 3  (1 stashed, waiting " in line
+    assert ", call since 1970-01-01T00:16:40.000Z, " in line
+    shown = units("show", "uow-1")[1]
+    assert (
+        "next: The service does not run here: it waits until it is started; the call of its handler was due at 1970-01-01T"
+        in shown
+    )
+    assert "attempts: 0 failed at IPF_PROCESSING_DATA-0@1, the call of its handler since 1970-01-01T00:16:40.000Z" in shown
+
+
 def test_list_as_json_is_an_object_for_each_line(stored: StoredUnits, units: Units) -> None:
     stored.put("uow-1", b"", waits(0))
     row: dict[str, Any] = json.loads(units("list", "--json")[1])
@@ -106,7 +124,7 @@ def test_a_service_that_has_not_reported_yet_is_starting(stored: StoredUnits, un
     assert "does not run" not in errors + shown
 
 
-@pytest.mark.parametrize("wrong", [("--older-than", "10"), ("--partition", "nothing"), ("--limit", "x")])
+@pytest.mark.parametrize("wrong", [("--older-than", "10"), ("--partition", "nothing"), ("--limit", "x"), ("--kind", "x")])
 def test_a_wrong_option_is_wrong_usage(units: Units, wrong: tuple[str, str]) -> None:
     with pytest.raises(SystemExit) as ended:
         units("list", *wrong)

@@ -52,6 +52,18 @@ def story(
             "It is overdue by 25 s: its partition has unread records, which are read first; its deadline was 2026-03-28T23:32:35Z"
             " (25 s ago).",
         ),
+        (story("2026-03-28T23:32:57.900Z", "call"), "Its handler has been called for 2.1 s."),
+        (
+            msgspec.structs.replace(story("2026-03-28T23:32:57.900Z", "call"), calls_waiting=2),
+            "Its handler has been called for 2.1 s, or is not called yet: 2 calls wait to begin.",
+        ),
+        (story("2026-03-28T23:31:00Z", "call", unread=7), "Its handler has been called for 2 min 0 s."),
+        (story("2026-03-28T23:33:01Z", "call"), "Its handler has been called for 0.0 s."),
+        (
+            story("2026-03-28T23:32:35Z", "call", "The service does not run here: it waits until it is started"),
+            "The service does not run here: it waits until it is started; the call of its handler was due at"
+            " 2026-03-28T23:32:35Z (25 s ago).",
+        ),
         (story("2026-03-28T23:32:35Z", unread=0), "Its deadline was 2026-03-28T23:32:35Z (25 s ago); its turn comes next."),
     ],
 )

@@ -16,16 +16,21 @@ from harness.stored_units import StoredUnits
 from starlette.testclient import TestClient
 
 from notification_service.connectors.files.operations import SystemFiles
+from notification_service.connectors.files.orders import OrderFiles
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
 from notification_service.console.access.identity import Authenticator, Identity, NoLogin, Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
 from notification_service.console.unit_story import DeadLetters, Left, LeftNotification, UnitStory, Wait, timeline_of
+from notification_service.status.report import CallsStatus, PartitionStatus, State, report
+from notification_service.status.report import Identity as Worker
+from notification_service.status.service_report import service_report
 from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
 from notification_service.wiring.sent_notifications import OutputFiles
 from resequencer.errors import TransientError
 from resequencer.storage_port import StorageUnavailable, UnitChange, WaitKind, Waits
+from resequencer.unit import Wake
 
 EVIL = "<img src=x onerror=alert(1)>"
 
@@ -107,6 +112,41 @@ def test_attempts_say_why_the_last_one_failed(stage: Stage) -> None:
     assert "no bank" not in seen, "what a handler says may quote the payment"
     assert "TransientError (its text may quote the payment" in seen
     assert "no bank" not in stage.get("/api/v1/unit?id=uow-1", login=Viewer())
+
+
+def test_a_unit_whose_handler_is_called_says_for_how_long_and_at_which_attempt(stage: Stage) -> None:
+    driven = Driven(stage.sources.codec.strategy, waits=True)
+    driven.arrive(Envelopes()(1))
+    stage.units.keep(driven)
+    driven.answer(TransientError("slow"))
+    driven.wake(Wake.RETRY, 60_000)
+    stage.units.keep(driven)
+    stage.clock.advance(driven.now + 2_140 - stage.clock.now())
+    now = stage.clock.now()
+    held = PartitionStatus(str(PARTITION), 9, 9, 0, None)
+    plain = msgspec.structs.replace(report(Worker(1, "c", now), State.READY, None, now), partitions=(held,))
+
+    def report_calls(calls: CallsStatus) -> None:
+        service = service_report([msgspec.structs.replace(plain, calls=calls)], now, is_running=True)
+        stage.sources = stage.sources._replace(find_report=lambda: service)
+
+    report_calls(CallsStatus(under_way=1))
+    book = OrderFiles(stage.directory / "orders", stage.directory / "out", SystemFiles())
+    stage.sources = stage.sources._replace(open_orders=lambda: book)
+    page = stage.get("/unit?id=uow-1")
+    assert "for <strong>its handler, attempt 2 of 3</strong>" in page
+    assert "Its handler has been called for 2.1 s." in page
+    assert "<dt>Attempts that failed</dt><dd>1</dd>" in page
+    assert re.search(r"<dt>Call of its handler</dt><dd>since [-:0-9 ]+ \(2.1 s\)</dd>", page)
+    assert "Next attempt" not in page
+    assert ">handler called</text>" in page
+    assert ">due</text>" not in page
+    offered = re.findall(r'href="/orders/new\?kind=([a-z-]+)', page)
+    assert offered == ["hold", "dead-letter"], "no order that a unit whose handler is called refuses"
+    report_calls(CallsStatus(64, waiting=1))
+    assert "for 2.1 s, or is not called yet: 1 call waits to begin." in stage.get("/unit?id=uow-1")
+    report_calls(CallsStatus(0, 1, 1, lingering_units=("uow-1",)))
+    assert "continues after its time-out: the next one begins when that has ended; the call of" in stage.get("/unit?id=uow-1")
 
 
 def test_a_unit_that_is_not_there_is_not_found_and_the_page_says_what_that_means(stage: Stage) -> None:

@@ -86,6 +86,17 @@ def test_filters_by_what_kind_partition_age_and_id(stage: Stage) -> None:
     assert "None matches" in stage.get("/waiting?for=nothing")
 
 
+def test_a_unit_whose_handler_is_called_waits_for_its_answer_and_can_be_filtered(stage: Stage) -> None:
+    now = stage.clock.now()
+    called = Waits(now - 2_140, WaitKind.CALL, now - 9_000, "its handler, attempt 2 of 3", "SEQUENCE", 1, 100)
+    stage.units.put("called", b"", called)
+    stage.units.put("other", b"", waits(now - 60_000))
+    page = stage.get("/waiting?kind=call")
+    assert 'its answer<br><span class="muted">call, for 2.1 s</span>' in page
+    assert "its handler, attempt 2 of 3" in page
+    assert ">other<" not in page
+
+
 def test_a_service_that_is_stale_is_told_before_what_waits(stage: Stage) -> None:
     stage.units.put("uow-a", b"", waits(stage.clock.now() - 60_000))
     page = stage.get()
