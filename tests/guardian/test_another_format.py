@@ -73,7 +73,7 @@ def test_a_format_that_only_made_dead_letters_is_corrected(in_format: InFormat, 
     service.start().run()
     assert service.sequences("u") == [1, 2]
     assert len(service.dead) == 2
-    assert not any(each.is_possible_duplicate for each in (*service.told, *service.dead))
+    assert not any(each.is_possible_duplicate for each in (*service.notifications, *service.dead))
     if storage == "embedded":
         service.stop()
         with pytest.raises(ConfigurationError, match="was read as mapped-3"):

@@ -185,7 +185,7 @@ def test_a_worker_that_reads_that_a_sink_is_new_while_another_one_publishes_chan
     group.has_new_sink = True
     service.around_storage = Slow  # type: ignore[assignment]  # It has the rest of the inner one.
     service.start().run()
-    assert [(each.number, each.is_possible_duplicate) for each in service.told] == [(f"{P0}#1", False)]
+    assert [(each.number, each.is_possible_duplicate) for each in service.notifications] == [(f"{P0}#1", False)]
 
 
 def test_a_topic_that_was_made_anew_is_refused_with_what_to_do(service: Service, group: Group) -> None:

@@ -28,13 +28,13 @@ def timed_out(request: pytest.FixtureRequest, new_service: Callable[..., Service
     service = new_service(strategy="FULL_PAIN001", storage=request.param, acknowledge_handled=request.param == "none")
     send(service, 1, 2)
     service.run()
-    assert service.told == []
+    assert service.notifications == []
     service.run_after(DEADLINE_MS)
     return service
 
 
 def test_at_the_timeout_all_messages_are_unstashed(timed_out: Service) -> None:
-    assert [(each.sequence, each.incomplete) for each in timed_out.told] == [(1, MISSING), (2, MISSING)]
+    assert [(each.sequence, each.incomplete) for each in timed_out.notifications] == [(1, MISSING), (2, MISSING)]
     assert timed_out.report_units().stashed == 0
 
 
@@ -51,8 +51,8 @@ def test_a_message_after_the_timeout_completes_the_stored_unit_and_nothing_is_se
     send(timed_out, 3)
     timed_out.run()
     assert timed_out.sequences("u") == [1, 2, 3]
-    assert timed_out.told[-1].incomplete is None
-    assert timed_out.told[-1].data == tuple(sorted(name for names in PARTS.values() for name in names))
+    assert timed_out.notifications[-1].incomplete is None
+    assert timed_out.notifications[-1].data == tuple(sorted(name for names in PARTS.values() for name in names))
 
 
 @pytest.mark.parametrize("pause_ms", [0, 60_000])

@@ -56,5 +56,5 @@ def test_its_notification_and_its_fact_have_the_mark_too(service: Service, numbe
     read_again(service)
     del service.handler.raises["uow-1#A#2"]
     requeue(service, lambda store: requeue_named(store, [[each.number for each in store.letters()][number - 1]]))
-    for each in (service.told, service.told_as_facts):
+    for each in (service.notifications, service.told_as_facts):
         assert [(one.sequence, one.is_possible_duplicate) for one in each] == [(1, False), (1, True), (2, number == 2)]
