@@ -58,8 +58,7 @@ class JmsInput(Input):
         retry.until_answered("input", self._connected)
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+        self._disconnect()
 
     def partition_of(self, key: bytes) -> int:
         return partition_of(key, len(self._queues))
@@ -92,9 +91,13 @@ class JmsInput(Input):
     def _connected(self) -> "JmsConnection":
         if self._connection is None or self._connection.is_lost:
             with suppress(ResequencerError):
-                self.close()
+                self._disconnect()
             self._connection = connect_jms(self._settings)
         return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
 
 
 def _send_all(io: "Io", queues: Sequence[str], waiting: Sequence[_Waiting]) -> None:
