@@ -58,9 +58,12 @@ class HandlingThreads(ThreadPoolExecutor):
                     with suppress(asyncio.CancelledError):
                         await asyncio.wait([answer])
             raise
-        if raised is not None:
+        if raised is None:
+            return returned
+        try:
             raise raised
-        return returned
+        finally:
+            del raised, answer, future  # They would refer to the error, and it to this frame.
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         return self._begin(partial(fn, *args, **kwargs), _HANDLED.get())
@@ -106,6 +109,7 @@ class HandlingThreads(ThreadPoolExecutor):
             future.set_exception(raised)
         else:
             future.set_result(returned)
+        del raised, returned, future  # As above.
 
 
 def _outcome_of(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
