@@ -250,8 +250,8 @@ def test_a_deadline_beyond_the_idle_timeout_is_no_reason_for_a_warning(loaded):
 
 def test_threads_that_never_have_a_call_are_allowed_with_a_warning(loaded):
     assert loaded(f"{R} {{ handling-threads = 64 }}").warnings == ()
-    (warning,) = loaded(f"{R} {{ handling-threads = 9, handling-concurrency = 8 }}").warnings
-    assert warning.startswith(f"{R}.handling-threads: is above {R}.handling-concurrency, which is 8")
+    (warning,) = loaded(f"{R} {{ handling-threads = 65 }}").warnings
+    assert warning.startswith(f"{R}.handling-threads: is above {R}.handling-concurrency, which is 64")
 
 
 def test_with_window_the_deadline_is_the_window(loaded):
