@@ -1,7 +1,8 @@
 """A handler that calls a server: `python -m benchmarks.waiting_handlers [--latency-ms 20]`.
 
-A user's own handler makes a request with httpx for each envelope, and an HTTP server in a process of its own answers it after
-`latency-ms`. The whole worker runs: file transport and embedded storage, both synced. The envelopes come in order, none twice.
+A user's own handler makes a request for each envelope, over connections that stay open, and an HTTP server in a process of its
+own answers it after `latency-ms`. (With httpx its pool of connections would be measured, which makes 120 requests a second, 64
+at a time.) The whole worker runs: file transport and embedded storage, both synced. The envelopes come in order, none twice.
 
 First envelopes per second: with the handler within the turn (synchronous), and beside it (`async def`) with one call at a time
 and with 64, for many units and for one. Of one unit there are at most 1 / (latency + cycle).
@@ -12,6 +13,7 @@ requests are never answered: those of the other units must be the same.
 
 import asyncio
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,16 +22,15 @@ from multiprocessing.connection import Connection
 from threading import Thread
 from typing import Any
 
-import httpx
-
 from benchmarks._runner import Case, Figures, Stopwatch, apart, arguments, directory, measure, milliseconds
 from benchmarks._worker import Workload, composed, line_of, made, override, serving
 from benchmarks.latency import seen_in_file, write
 from notification_service.api import Message
 from notification_service.supervision.stop_signal import StopSignal
 
-_ADDRESS, _HANGING = "BENCHMARK_ADDRESS", "BENCHMARK_HANGING"
+_PORT, _HANGING = "BENCHMARK_PORT", "BENCHMARK_HANGING"
 _HUNG_UNITS = 32
+_REQUEST = b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n"
 _ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
 
@@ -38,10 +39,12 @@ class InTurn:
 
     def __init__(self, settings: object) -> None:
         del settings
-        self._client = httpx.Client(base_url=os.environ[_ADDRESS])
+        self._connection = socket.create_connection(_address())
 
     def handle(self, envelope: Any, *_: object) -> list[Message]:
-        self._client.get("/")
+        self._connection.sendall(_REQUEST % b"/")
+        while not self._connection.recv(4_096).endswith(_ANSWER[-2:]):
+            pass
         return _messages(envelope)
 
 
@@ -50,15 +53,19 @@ class Beside:
 
     def __init__(self, settings: object) -> None:
         del settings
-        self._client: httpx.AsyncClient | None = None
+        self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
         self._hanging = frozenset(os.environ.get(_HANGING, "").split())
 
     async def handle(self, envelope: Any, *_: object) -> list[Message]:
-        if self._client is None:
-            limits = httpx.Limits(max_connections=128)
-            self._client = httpx.AsyncClient(base_url=os.environ[_ADDRESS], limits=limits, timeout=3_600)
-        await self._client.get("/hang" if envelope.unit in self._hanging else "/")
+        reader, writer = connection = self._free.pop() if self._free else await asyncio.open_connection(*_address())
+        writer.write(_REQUEST % (b"/hang" if envelope.unit in self._hanging else b"/"))
+        await reader.readexactly(len(_ANSWER))
+        self._free.append(connection)
         return _messages(envelope)
+
+
+def _address() -> tuple[str, int]:
+    return "127.0.0.1", int(os.environ[_PORT])
 
 
 def _messages(envelope: Any) -> list[Message]:
@@ -71,7 +78,7 @@ def answering(latency_ms: int) -> Iterator[None]:
     ours, its = get_context("spawn").Pipe()
     process = get_context("spawn").Process(target=_serve, args=(its, latency_ms), daemon=True)
     process.start()
-    os.environ[_ADDRESS] = f"http://127.0.0.1:{ours.recv()}"
+    os.environ[_PORT] = str(ours.recv())
     try:
         yield
     finally:
