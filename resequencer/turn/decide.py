@@ -269,6 +269,8 @@ def _stash(turn: Turn, entry: Entry, *, is_new: bool) -> None:
         # Nothing can be handled before a head under retry. So it is tried at once, unless it waits for a server or its handler.
         if not unit.waits_outside:
             try_again(turn, is_early=True)
+            if unit.is_called:
+                return
         keep_bound(turn)
 
 

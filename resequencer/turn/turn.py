@@ -409,6 +409,7 @@ class Turn:
             is_ordered=self.is_ordered,
             is_called=True,
             cause=self.cause,
+            behind=self.tried if before is None and self.tried is not None and self.unit.has(self.tried.entry) else None,
         )
         self.unit.amend(retry=retry)
         self.call = Call(envelope, data, marks, self.now, retry.attempts)
