@@ -38,6 +38,7 @@ _HAVE_SHORT_TRANSACTIONS, _MAX_AT_ONCE = 0.3, 3
 _HAVE_ABSENCES = 0.4
 _LONG_PAUSES = 0.2
 _HAVE_DAMAGED_BATCHES, _ARE_DAMAGED = 0.3, 0.1
+_STRATEGIES_OF_FIVE = 4
 _AGES_MS = 1 << 30
 _FAILURES = (ResequencerError, AssertionError, KeyError, ValueError, IndexError, TypeError, AttributeError)
 
@@ -81,6 +82,10 @@ def simulate(seed: int, run: SimulatedRun = SimulatedRun.CRASHES, expected: Outc
     outcome = _done(world, work, random, run)
     if world.wrong is not None:
         return outcome._replace(problem=world.wrong)
+    return _judged(outcome, expected, work, world, seed, run)
+
+
+def _judged(outcome: Outcome, expected: Outcome, work: Workload, world: World, seed: int, run: SimulatedRun) -> Outcome:
     if run is SimulatedRun.CALLS:
         return judged_with_calls(outcome, expected, work, world)
     if run is SimulatedRun.NONE:
@@ -103,7 +108,7 @@ def reference(seed: int, run: SimulatedRun = SimulatedRun.CRASHES) -> Outcome:
 
 def prepared(seed: int, run: SimulatedRun) -> Workload:
     random, absences = Random(f"prepared {seed}"), Random(f"absences {seed}")
-    if run is SimulatedRun.STRATEGIES:
+    if run is SimulatedRun.STRATEGIES or (run is SimulatedRun.CALLS and seed % 5 == _STRATEGIES_OF_FIVE):
         work = workload_of_strategies(seed, _MAX_UNITS)
     else:
         work = workload(seed, random.choice((4, _MAX_UNITS)) if run is SimulatedRun.NONE else _MAX_UNITS)

@@ -46,10 +46,10 @@ class World:
     position of ours again. `coming` are lines that have not been sent yet, with their partitions. `wrong` is the first invariant
     that broke.
 
-    `orders` are those of operators, in runs that have some, `calls` those of a handler that waits. `turn` counts the stretches of work. `clocks` is how clocks are
-    set; if they are set, handlers take time, too. `done_characters` is how many characters a position's metadata has for what
-    is done beyond it. `remembered` is what the service had to know all the time. `forgotten` counts the units that were idle
-    for long enough.
+    `orders` are those of operators, in runs that have some, `calls` those of a handler that waits. `turn` counts the stretches of
+    work. `clocks` is how clocks are set; if they are set, handlers take time, too. `done_characters` is how many characters a
+    position's metadata has for what is done beyond it. `remembered` is what the service had to know all the time. `forgotten`
+    counts the units that were idle for long enough.
     """
 
     def __init__(
@@ -281,10 +281,7 @@ class World:
         if self.orders is not None:
             waits = [entry for _, report_units in self._unit_reports() for entry in report_units.oldest]
             self.orders.give_one(waits, self.clock.now())
-        if self.clocks.passing:
-            self._let_time_pass()
-        if self.calls is not None:
-            self.calls.let_time_pass()
+        self._let_time_pass()
         if self.clocks.jump and drawn() < self.clocks.jump:
             worker = self.random.choice(self.workers)
             worker.clock.jump(self.random)
@@ -297,6 +294,10 @@ class World:
 
     def _let_time_pass(self) -> None:
         """Let time pass, and servers go away and come back. While a server is away, more time passes."""
+        if self.calls is not None:
+            self.calls.let_time_pass()
+        if not self.clocks.passing:
+            return
         drawn = self.random.random
         if drawn() < self.clocks.passing:
             self.clock.pass_by(self.random)

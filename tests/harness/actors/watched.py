@@ -13,9 +13,7 @@ from resequencer.unit_codec import Decode
 
 
 class WatchedActors(ActorGateway):
-    def __init__(
-        self, context: TurnContext, decode: Decode, settings: UnitRegistrySettings, calls: Calls | None = None
-    ) -> None:
+    def __init__(self, context: TurnContext, decode: Decode, settings: UnitRegistrySettings, calls: Calls | None = None) -> None:
         super().__init__(context, decode, settings, calls)
         self._budget = settings.budget_bytes
 
@@ -28,7 +26,8 @@ class WatchedActors(ActorGateway):
         largest = max([size for turn in turns for size in _sizes(turn)], default=0)
         output_bytes = sum([each.output_bytes for each in turns])
         parts = 3 if self._calls is not None else 2  # Remainders, what is new, and answers may each exceed their part by one.
-        assert output_bytes <= 3 * self._budget + parts * largest, f"a cycle let out {output_bytes} bytes, a budget is {self._budget}"
+        limit = 3 * self._budget + parts * largest
+        assert output_bytes <= limit, f"a cycle let out {output_bytes} bytes, a budget is {self._budget}"
         return decided
 
 

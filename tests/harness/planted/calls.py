@@ -80,4 +80,3 @@ def more_calls_than_the_limit(patch: Patch) -> None:
 
 def calls_not_made_again_after_a_takeover(patch: Patch) -> None:
     patch.setattr(Calls, "wait_for", lambda self, key: None)
-
