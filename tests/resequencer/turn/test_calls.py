@@ -140,23 +140,16 @@ def test_a_release_continues_before_arrivals_that_are_queued(envelopes: Envelope
     ]
 
 
-@pytest.mark.parametrize("waits", [False, True])
-def test_what_a_release_frees_after_more_has_come_is_not_said_to_lack_that(envelopes: Envelopes, waits: bool) -> None:
-    unit, first, second = drive("FULL_PAIN001"), envelopes(1), envelopes(2)
-    unit.waits = unit.reincarnates = waits
-    unit.handler.fail(second, AWAY)
-    unit.arrive(first, second, envelopes(3))
+def test_what_a_release_frees_after_more_has_come_is_not_said_to_lack_that(envelopes: Envelopes) -> None:
+    unit = called("FULL_PAIN001")
+    unit.arrive(*(envelopes(number) for number in (1, 2, 3)))
     unit.expire()
-    if waits:
-        unit.answer()
-        unit.answer()
     unit.arrive(envelopes(4, mds=PAIN_001))
-    unit.wake(Wake.RETRY, after_ms=3_000)
     while unit.call is not None:
         unit.answer()
     assert unit.sequences == [1, 2, 3, 4]
-    for _, data, marks, _ in unit.handler.seen:
-        assert not {*(marks.incomplete or "").split(",")} & {name for name, _ in data.mds}
+    assert [marks.incomplete for marks in unit.marks] == [",".join(PAIN_001), None, None, None]
+    assert [len(data.mds) for _, data, *_ in unit.handler.seen] == [0, 3, 3, 3]
 
 
 def test_an_answer_of_another_call_has_no_effect(envelopes: Envelopes) -> None:
