@@ -22,7 +22,7 @@ from simulation.aimed_losses import AimedLosses
 from simulation.clocks import MAX_MS, NO_CLOCK_DANGERS, ClockDangers
 from simulation.injected_faults import Dangers
 from simulation.reading import find_false_mark, read_outcome
-from simulation.with_calls import SimulatedCalls, judged_with_calls, prepared_with_calls
+from simulation.simulated_calls import SimulatedCalls, judged_with_calls, prepared_with_calls
 from simulation.with_orders import WorldOrders, judged_with_orders
 from simulation.with_server_away import judged_with_server_away, prepared_with_server_away
 from simulation.with_wild_clocks import judged_with_wild_clocks

@@ -38,7 +38,7 @@ from resequencer.unit_codec import Decode
 from storage.none import NoneSettings, NoneStorage
 
 if TYPE_CHECKING:
-    from simulation.with_calls import SimulatedCalls
+    from simulation.simulated_calls import SimulatedCalls
     from simulation.world import World
 
 NOTIFICATIONS, DEAD_LETTERS = "PAYMENT_STATUS_NOTIFICATION", "IPF_PROCESSING_DATA_DEAD_LETTERS"

@@ -22,7 +22,7 @@ from simulation.injected_faults import InjectedFaults, Server
 from simulation.producers import Producers
 from simulation.reading import SourcedTeller, find_false_mark
 from simulation.shared_storage import Backup
-from simulation.with_calls import SimulatedCalls
+from simulation.simulated_calls import SimulatedCalls
 from simulation.with_orders import WorldOrders
 from simulation.worker import DEAD_LETTERS, NOTIFICATIONS, ORDERS, OUTCOMES, Worker
 
