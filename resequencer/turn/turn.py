@@ -264,7 +264,7 @@ class Turn:
         if not self.context.gathers or self.has_gathered or not unit.stash:
             return
         waiting = {each.envelope.offset: each.envelope for each in unit.stash} | {envelope.offset: envelope}
-        data = unit.data
+        data, gathered_to = unit.data, unit.gathered_to
         for offset in sorted(waiting):
             if offset > unit.gathered_to:
                 self.current = waiting[offset]
@@ -272,6 +272,9 @@ class Turn:
                 unit.gathered_to = offset
         self._keep(data)
         self.has_gathered = True
+        if self.incomplete is not None and unit.gathered_to > gathered_to:  # More has come since the release began.
+            with suppress(PermanentError):
+                self.incomplete = self.strategy.missing(unit.state, envelope) or None
 
     def unstash(self, lane: str, after: Event | None = None) -> None:
         """Handle envelopes from the top of the lane, until none is acceptable or the turn's output budget is used up.
@@ -412,6 +415,7 @@ class Turn:
             is_ordered=self.is_ordered,
             is_called=True,
             cause=self.cause,
+            behind=self.tried if before is None and self.tried is not None and self.unit.has(self.tried.entry) else None,
         )
         self.unit.amend(retry=retry)
         self.call = Call(envelope, data, marks, self.now, retry.attempts)

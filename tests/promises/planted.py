@@ -37,6 +37,7 @@ _PROMISES = "README.md, Resequencer"
 _STORAGE = "README.md, What is promised, and what is not"
 _REGIONS = "README.md, Between Kafka, files and JMS queues"
 _CONTRACT = "docs/contract.md, {}"
+_CALLS = "docs/simulation.md, What happens in a run"
 
 PLANTED = (
     # A kill loses nothing, and nothing is notified twice
@@ -218,6 +219,64 @@ PLANTED = (
         "if identifier not in seen and not envelope.is_lost and not is_set_aside:",
         "if identifier not in seen and envelope.is_lost and not is_set_aside:",
         ("tests/notification_service/simulator/verify/test_verification.py::test_a_notification_that_is_not_there_is_lost",),
+    ),
+    # Handlers that wait
+    PlantedFault(
+        "next-call-beside-one-that-goes-on",
+        "Of each unit one call runs at a time, also after a time-out.",
+        _CALLS,
+        "guardian/calls.py",
+        "return (key for key in self._waiting if key not in self._lingering)",
+        "return (key for key in self._waiting)",
+        (
+            "tests/guardian/test_calls.py"
+            "::test_a_call_that_timed_out_is_cancelled_and_holds_the_next_call_of_its_unit_until_it_ends",
+        ),
+    ),
+    PlantedFault(
+        "answer-after-the-time-out-counts",
+        "An answer that comes after processing-timeout does not count.",
+        _CALLS,
+        "guardian/calls.py",
+        "        if at - running.began_at > self._timeout:\n",
+        "        if at < running.began_at:\n",
+        ("tests/guardian/test_calls.py::test_a_time_out_counts_to_the_instant_of_the_answer_and_not_to_when_it_is_taken_up",),
+    ),
+    PlantedFault(
+        "answer-of-another-attempt-counts",
+        "An answer counts for the attempt that it was called for, and for no other.",
+        _CALLS,
+        "resequencer/turn/release.py",
+        "if (answer.call.envelope.offset, answer.call.attempts) != (retry.entry.offset, retry.attempts):",
+        "if answer.call.envelope.offset != retry.entry.offset:",
+        ("tests/resequencer/turn/test_calls.py::test_an_answer_of_another_call_has_no_effect",),
+    ),
+    PlantedFault(
+        "release-ends-at-its-first-call",
+        "A release continues after the answer of a handler that waits.",
+        _CALLS,
+        "resequencer/turn/release.py",
+        "        _continue_release(turn, retry.cause)\n",
+        "        turn.unmark()\n",
+        ("tests/resequencer/turn/test_calls.py::test_a_release_continues_after_each_answer_with_the_same_marks[1099511627776]",),
+    ),
+    PlantedFault(
+        "attempts-forgotten-behind-another-call",
+        "An envelope has no more attempts than max-attempts.",
+        _CALLS,
+        "resequencer/turn/release.py",
+        "    turn.tried = retry.behind\n",
+        "",
+        ("tests/resequencer/turn/test_calls.py::test_the_attempts_of_a_head_count_though_others_are_called_before_it",),
+    ),
+    PlantedFault(
+        "freed-ones-lack-what-has-come",
+        "What is marked incomplete lacks what the mark says.",
+        _CONTRACT.format("6. Notifications: key, headers, marks"),
+        "resequencer/turn/turn.py",
+        "if self.incomplete is not None and unit.gathered_to > gathered_to:",
+        "if self.incomplete is not None and unit.gathered_to < gathered_to:",
+        ("tests/resequencer/turn/test_calls.py::test_what_a_release_frees_after_more_has_come_is_not_said_to_lack_that",),
     ),
     # The order, the strategies, the marks
     PlantedFault(

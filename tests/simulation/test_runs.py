@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import pytest
-from harness.nightly import Search
+from harness.nightly import SEED, Search
 from simulation.runs import SimulatedRun, reference, replay_command, simulate
 
 
@@ -47,6 +47,12 @@ def test_some_runs_are_free_of_loss_double_and_disorder(run: SimulatedRun) -> No
 @pytest.mark.parametrize(("seed", "run"), [(1_795_788_335, SimulatedRun.CLOCKS)])
 def test_what_the_night_found_is_free_of_it(seed: int, run: SimulatedRun) -> None:
     live_through(range(seed, seed + 1), run)
+
+
+@pytest.mark.nightly("simulation")
+def test_a_thousand_runs_in_which_the_handler_waits_are_free_of_it() -> None:
+    """They have some thirty thousand kills, many of them in the midst of calls."""
+    live_through(range(SEED, SEED + 1_000), SimulatedRun.CALLS)
 
 
 @pytest.mark.nightly("simulation", minutes=10)
