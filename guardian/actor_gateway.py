@@ -124,9 +124,10 @@ class ActorGateway:
     def arm(self, partition: Partition, waiting: Iterable[tuple[str, Waits]]) -> None:
         """Take over the waiting units of a partition. A unit is loaded only when it is woken or gets an envelope."""
         for unit, waits in waiting:
-            key = UnitKey(partition, unit)
-            self._registry.arm(key, waits)
-            if self._calls is not None and waits.kind is WaitKind.CALL:
+            key, is_called = UnitKey(partition, unit), waits.kind is WaitKind.CALL
+            # A call that a handler of before did not answer is an attempt of one that does not wait.
+            self._registry.arm(key, replace(waits, kind=WaitKind.RETRY) if is_called and self._calls is None else waits)
+            if is_called and self._calls is not None:
                 self._calls.wait_for(key)
 
     @_whole
