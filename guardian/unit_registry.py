@@ -152,7 +152,8 @@ class UnitRegistry:
         if waits.kind is _DEADLINE:
             self._passed[key] = None
         else:
-            self._dependencies.put_back(key, now)
+            if waits.kind is not WaitKind.CALL:  # Its call, which has not begun, still shows whether the server is available.
+                self._dependencies.put_back(key, now)
             self._arm(key, waits)
 
     def note_pauses(self, partition: Partition, pauses: Pauses) -> None:
