@@ -227,8 +227,17 @@ class ActorGateway:
 
     @property
     def is_behind(self) -> bool:
-        """Whether so many units wait for their handler that nothing more should be read."""
-        return self._calls is not None and self._calls.is_behind
+        """Whether nothing more should be read: so many units wait for their handler, or memory is full and any does.
+
+        Calls end in any case, so what comes next can wait where it is.
+        """
+        calls = self._calls
+        return calls is not None and (calls.is_behind or (calls.are_any and self._registry.is_full))
+
+    @property
+    def crowded(self) -> Collection[Partition]:
+        """The partitions from which nothing more should be read, because a unit's stash is full while its handler is called."""
+        return () if self._calls is None else self._registry.crowded
 
     @_whole
     def finish_calls(self, seconds: float) -> bool:
