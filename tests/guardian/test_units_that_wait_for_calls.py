@@ -17,7 +17,7 @@ from notification_service.payments.payment_data import LATEST_OBJECTS
 from notification_service.payments.strategies import StrategySettings, make_strategy
 from resequencer.batch import UnitKey
 from resequencer.call import Call
-from resequencer.errors import DependencyUnavailable
+from resequencer.errors import DependencyUnavailable, PermanentError
 from resequencer.handler import Handled
 from resequencer.notification import Notification
 from resequencer.record import Partition
@@ -179,3 +179,13 @@ def test_if_memory_is_full_and_the_storage_keeps_nothing_no_record_is_read_while
     assert service.is_behind(P0)
     assert service.notified(service.answer()) == ["u#1"]
     assert not service.is_behind(P0)
+
+
+def test_calls_that_fail_make_no_more_dead_letters_in_a_cycle_than_it_has_room_for(calling: Make) -> None:
+    service = calling(budget_bytes=1)
+    service.cycle(*(service.envelope(unit, 1) for unit in ("u", "v")))
+    while len(service.runner.started) < 2:
+        service.cycle()
+    for call in tuple(service.runner.started):
+        service.runner.end(call, PermanentError("never"))
+    assert [[len(turn.output) for turn in service.cycle().turns] for _ in range(2)] == [[1], [1]]
