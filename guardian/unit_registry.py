@@ -224,6 +224,7 @@ class UnitRegistry:
             self._idle.pop(key, None)
             self._set_timer(key, waits)
             return
+        self._note_answered(turn, known, now)
         self._remember(key, waits)
         if known is not None and waits is not None and _dependency(waits) is not None and waits.wakes_at == known.wakes_at:
             self._dependencies.put_back(key, now)  # The turn ended before the handler could call the server.
@@ -238,6 +239,14 @@ class UnitRegistry:
             self._arm(key, waits, has_output=turn.output_bytes > 0)
             if self._settings.can_reload and waits.kind is WaitKind.DEPENDENCY and self._is_heavy(waits):
                 self._over.append(key)
+
+    def _note_answered(self, turn: Turn, known: Waits | None, now: Instant) -> None:
+        """Note that a server is available if the handler has answered, although it is called for the next envelope."""
+        is_called_again = known is not None and turn.waits is not None and known.kind is turn.waits.kind is WaitKind.CALL
+        server = self._dependencies.find_tried(turn.key) if turn.handled and is_called_again else None
+        if server is not None:
+            self._dependencies.note(turn.key, None, now)
+            self._dependencies.remember(server, None)
 
     def _note_idle(self, key: UnitKey, turn: Turn, now: Instant) -> None:
         """Take over a turn after which nothing waits."""

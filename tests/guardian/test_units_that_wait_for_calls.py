@@ -189,3 +189,21 @@ def test_calls_that_fail_make_no_more_dead_letters_in_a_cycle_than_it_has_room_f
     for call in tuple(service.runner.started):
         service.runner.end(call, PermanentError("never"))
     assert [[len(turn.output) for turn in service.cycle().turns] for _ in range(2)] == [[1], [1]]
+
+
+def test_a_server_that_answers_one_unit_is_tried_by_others_before_the_stash_of_that_one_is_worked_off(calling: Make) -> None:
+    service = calling()
+    for unit in ("u", "v"):
+        service.cycle(*(service.envelope(unit, number) for number in range(1, 9)))
+        service.answer(DependencyUnavailable("api"))
+    service.cycle(after_ms=60_000)
+    assert [each.envelope.unit for each in service.runner.started] == ["u"]
+    service.answer()
+    service.cycle()
+    assert {each.envelope.unit for each in service.runner.started} == {"u", "v"}
+    assert service.report_units().unavailable == {"api": 1}
+    for _ in range(16):
+        if service.runner.started:
+            service.answer()
+    assert service.report_units().waiting == 0
+    assert service.report_units().unavailable == {}
