@@ -226,10 +226,7 @@ class UnitRegistry:
             return
         self._note_answered(turn, known, now)
         self._remember(key, waits)
-        if known is not None and waits is not None and _dependency(waits) is not None and waits.wakes_at == known.wakes_at:
-            self._dependencies.put_back(key, now)  # The turn ended before the handler could call the server.
-        elif waits is None or waits.kind is not WaitKind.CALL:  # The answer shows whether the server is available.
-            self._dependencies.note(key, _dependency(waits), now)
+        self._note_try(key, known, waits, now)
         if waits is None:
             self._unfinished.note(key, None, has_output=False)
             self._timers.disarm(key)
@@ -247,6 +244,15 @@ class UnitRegistry:
         if server is not None:
             self._dependencies.note(turn.key, None, now)
             self._dependencies.remember(server, None)
+
+    def _note_try(self, key: UnitKey, known: Waits | None, waits: Waits | None, now: Instant) -> None:
+        """Note what a turn, before which the unit waited as `known`, shows of the server that the unit tries."""
+        if known is not None and waits is not None and _dependency(waits) is not None and waits.wakes_at == known.wakes_at:
+            self._dependencies.put_back(key, now)  # The turn ended before the handler could call the server.
+        elif _is_called(known) and _is_held(waits):
+            self._dependencies.put_back(key, now)  # The call was cancelled.
+        elif not (_is_called(waits) and self._dependencies.find_tried(key)):  # The answer shows whether the server is available.
+            self._dependencies.note(key, _dependency(waits), now)
 
     def _note_idle(self, key: UnitKey, turn: Turn, now: Instant) -> None:
         """Take over a turn after which nothing waits."""
@@ -442,7 +448,7 @@ class UnitRegistry:
 
     def _server_of(self, key: UnitKey, waits: Waits | None) -> str | None:
         """The server that a unit waits for, or tries by a call that has no answer yet; None for no server."""
-        if waits is not None and waits.kind is WaitKind.CALL:
+        if _is_called(waits):
             return self._dependencies.find_tried(key)
         return _dependency(waits)
 
@@ -483,6 +489,10 @@ class UnitRegistry:
 
 def _is_held(waits: Waits | None) -> bool:
     return waits is not None and waits.kind is WaitKind.HELD
+
+
+def _is_called(waits: Waits | None) -> bool:
+    return waits is not None and waits.kind is WaitKind.CALL
 
 
 def _dependency(waits: Waits | None) -> str | None:

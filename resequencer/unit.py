@@ -76,6 +76,7 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
 
     With `is_called` an attempt is made now, by a handler that waits: its call is under way, or begins as soon as it can. `due_at`
     is the instant at which that was decided. If a release was running, `cause` is its cause and it continues after the answer.
+    `behind` is the retry of a forced head before which this one goes: that one is in the stash again, with its attempts.
     """
 
     entry: Entry
@@ -90,6 +91,7 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
     is_ordered: bool = False
     is_called: bool = False
     cause: Wake | None = None
+    behind: Retry | None = None
 
 
 class Remainder(msgspec.Struct, frozen=True, gc=False):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from resequencer.clock import Instant
 from resequencer.dead_letter import DeadLetterReason
@@ -41,6 +42,7 @@ class _StoredRetry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     is_ordered: bool
     is_called: bool = False
     cause: Wake | None = None
+    behind: _StoredRetry | None = None
 
 
 class _StoredRemainder(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -114,7 +116,9 @@ def encode_state(unit: Unit, strategy: Strategy, events: str = FIRST_FORMAT) -> 
 def _stored_retry(retry: Retry) -> tuple[Any, ...]:
     """Return the fields of `_StoredRetry`, without those of a call if there is none."""
     fields = retry.entry.offset, *_fields_of(retry)
-    return fields if retry.is_called else fields[:-2]
+    if not retry.is_called:
+        return fields[:-2]
+    return fields if retry.behind is None else (*fields, _stored_retry(retry.behind))
 
 
 def _stored_remainder(remainder: Remainder, queue: tuple[Entry, ...]) -> _StoredRemainder:
@@ -276,6 +280,10 @@ def _restore_waiting(unit: Unit, entries: list[Entry], stored: _StoredUnit) -> N
             unit.amend(retry=Retry(each, *_fields_of(retry)))
         elif queued_from is None or each.offset < queued_from:
             unit.add(each)
+    behind = None if retry is None else retry.behind
+    head = None if behind is None else next((each for each in unit.stash if each.offset == behind.offset), None)
+    if unit.retry is not None and behind is not None and head is not None:
+        unit.amend(retry=replace(unit.retry, behind=Retry(head, *_fields_of(behind))))
     if remainder is not None:
         queue = [each for each in entries if queued_from is not None and each.offset >= queued_from and each is not _head(unit)]
         unit.amend(remainder=_remainder(remainder), queue=tuple([unranked(each) for each in queue]))

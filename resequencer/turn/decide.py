@@ -61,10 +61,10 @@ def run(
     answer: Answer | None = None,
 ) -> None:
     """Run a turn from its beginning to its end."""
+    if answer is not None:  # First, because it counts whatever the budget is, and the others then wait.
+        take_up(turn, answer)
     if turn.unit.rare is not None:
         begin(turn)
-    if answer is not None:
-        take_up(turn, answer)
     for envelope in envelopes:
         turn.current = envelope
         receive(turn, envelope)
@@ -269,6 +269,8 @@ def _stash(turn: Turn, entry: Entry, *, is_new: bool) -> None:
         # Nothing can be handled before a head under retry. So it is tried at once, unless it waits for a server or its handler.
         if not unit.waits_outside:
             try_again(turn, is_early=True)
+            if unit.is_called:
+                return
         keep_bound(turn)
 
 

@@ -168,12 +168,17 @@ def take_up(turn: Turn, answer: Answer) -> None:
     _begin_attempt(turn, retry)
     turn.answer = answer
     turn.attempt(retry.entry.envelope, retry.entry, is_forced=retry.is_forced)
+    if unit.remainder is not None:  # Of arrivals that are queued. What follows from the answer comes before them.
+        turn.cut_off(retry.entry.lane)
+    turn.tried = retry.behind
     if retry.is_forced:
         _unstash_behind(turn, retry.entry)
     else:
         turn.unstash(retry.entry.lane, retry.entry.envelope)
     if turn.context.next_lane is not None:
         turn.unstash_each(retry.incomplete)
+    if retry.behind is not None and unit.retry is None and unit.has(retry.behind.entry):
+        _force_head(turn, retry.behind.entry)
     if retry.cause is not None:
         _continue_release(turn, retry.cause)
     unstash_all(turn)
@@ -208,10 +213,14 @@ def _begin_attempt(turn: Turn, retry: Retry) -> None:
 
 
 def unstash_all(turn: Turn) -> None:
-    """Handle what has become acceptable while nothing could be handled, and release the stash if it exceeds its bound."""
+    """Handle what has become acceptable while nothing could be handled, and release the stash if it exceeds its bound.
+
+    A handler that is called now has its chance first: the bound counts again when the next envelope is stashed.
+    """
     turn.unmark()
     turn.unstash_each()
-    keep_bound(turn)
+    if not turn.unit.is_called:
+        keep_bound(turn)
 
 
 def resume(turn: Turn, remainder: Remainder) -> None:
@@ -244,6 +253,8 @@ def keep_bound(turn: Turn) -> None:
         _end_hold_at_bound(turn)
     while unit.waits_outside and is_beyond_bound(turn, _UNAVAILABLE):
         _set_head_aside(turn, "the unit's stash is more than four times its limit (stash-limit)")
+        if unit.is_called:
+            return
     if unit.is_free and is_beyond_bound(turn):
         release(turn, Wake.BOUND)
 
@@ -274,6 +285,12 @@ def _go_on(turn: Turn, head: Entry) -> None:
     unit.add(head)
     turn.current = head.envelope
     turn.unstash_again(head.lane)
+    _force_head(turn, head)
+
+
+def _force_head(turn: Turn, head: Entry) -> None:
+    """Force a head that is stashed again, after what goes before it."""
+    unit = turn.unit
     turn.gather_with(head.envelope)
     while unit.is_free and unit.has(head):
         _force(turn, turn.context.first_before(unit, head))

@@ -266,7 +266,7 @@ class Turn:
         waiting = {each.envelope.offset: each.envelope for each in unit.stash} | {envelope.offset: envelope}
         if unit.retry is not None:
             waiting[unit.retry.entry.offset] = unit.retry.entry.envelope
-        data = unit.data
+        data, gathered_to = unit.data, unit.gathered_to
         for offset in sorted(waiting):
             if offset > unit.gathered_to:
                 self.current = waiting[offset]
@@ -274,6 +274,9 @@ class Turn:
                 unit.gathered_to = offset
         self._keep(data)
         self.has_gathered = True
+        if self.incomplete is not None and unit.gathered_to > gathered_to:  # More has come since the release began.
+            with suppress(PermanentError):
+                self.incomplete = self.strategy.missing(unit.state, envelope) or None
 
     def unstash(self, lane: str, after: Event | None = None) -> None:
         """Handle envelopes from the top of the lane, until none is acceptable or the turn's output budget is used up.
@@ -414,6 +417,7 @@ class Turn:
             is_ordered=self.is_ordered,
             is_called=True,
             cause=self.cause,
+            behind=self.tried if before is None and self.tried is not None and self.unit.has(self.tried.entry) else None,
         )
         self.unit.amend(retry=retry)
         self.call = Call(envelope, data, marks, self.now, retry.attempts)

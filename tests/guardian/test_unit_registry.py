@@ -476,3 +476,72 @@ def test_where_nothing_can_be_loaded_again_payment_data_stays() -> None:
     one = registry(stash_bytes=100, can_reload=False)
     with_data(one, (A, 60), (B, 60))
     assert one.dues(0, READ, READ) == Dues({}, ())
+
+
+# Where a handler waits
+
+SERVER = Waits(1_000, WaitKind.DEPENDENCY, 0, "register", "SEQUENCE", 1, 10)
+CALL = Waits(1_000, WaitKind.CALL, 0, "its handler, attempt 1 of 3", "SEQUENCE", 1, 10)
+
+
+def test_a_unit_whose_handler_is_called_is_woken_only_when_its_call_can_begin() -> None:
+    one = registry()
+    act(one, A, CALL)
+    assert one.dues(10**9, READ, READ).wakes == {}
+    assert one.dues(10**9, READ, READ, to_call=(A,)).wakes == {A: Wake.CALL}
+
+
+def test_of_a_wave_whose_try_is_a_call_only_the_answer_shows_whether_the_server_is_there() -> None:
+    one = registry()
+    for key in (A, B, C):
+        act(one, key, SERVER)
+    assert one.dues(1_000, READ, READ).wakes == {A: Wake.RETRY}
+    one.note(decided(A, CALL), 1_000)
+    assert one.unavailable == {"register": 3}, "nothing is logged before the answer"
+    one.note(decided(A, CALL), 1_500)  # Something came for the unit.
+    assert one.dues(60_000, READ, READ).wakes == {}, "no other one tries before the answer"
+    one.note(decided(A, msgspec.structs.replace(SERVER, wakes_at=90_000)), 60_000)
+    assert one.dues(60_999, READ, READ).wakes == {}
+    assert one.dues(61_000, READ, READ).wakes == {B: Wake.RETRY}
+    one.note(decided(B, CALL), 61_000)
+    one.note(decided(B), 62_000)
+    assert one.unavailable == {"register": 2}
+    assert one.dues(90_000, READ, READ).wakes.keys() == {C, A}, "twice as many after a success"
+
+
+def test_a_try_whose_call_is_held_shows_nothing_of_the_server() -> None:
+    one = registry()
+    for key in (A, B, C):
+        act(one, key, SERVER)
+    assert one.dues(1_000, READ, READ).wakes == {A: Wake.RETRY}
+    one.note(decided(A, CALL), 1_000)
+    one.note(decided(A, msgspec.structs.replace(SERVER, kind=WaitKind.HELD, wakes_at=90_000)), 1_000)
+    assert len(one.dues(1_000, READ, READ).wakes) == 1
+
+
+def test_a_unit_that_is_called_before_its_wave_is_no_longer_due_for_the_server() -> None:
+    """An order had it tried at once, or its stash was full."""
+    one = registry()
+    for key in (A, B):
+        act(one, key, SERVER)
+    assert one.dues(1_000, READ, READ).wakes == {A: Wake.RETRY}
+    one.note(decided(B, CALL), 1_000)
+    assert one.unavailable == {"register": 1}
+    one.note(decided(A), 2_000)
+    assert one.unavailable == {}
+    assert one.dues(2_000, READ, READ).wakes == {}
+    one.note(decided(B, msgspec.structs.replace(SERVER, wakes_at=5_000)), 3_000)
+    assert one.unavailable == {"register": 1}
+    assert one.dues(5_000, READ, READ).wakes == {B: Wake.RETRY}
+    one.drop(P0)
+    assert one.unavailable == {}
+
+
+def test_a_unit_that_stashes_much_behind_its_call_stays_in_memory_and_its_partition_is_not_read() -> None:
+    one = registry(unit_stash=5)
+    act(one, A, msgspec.structs.replace(CALL, stashed=5))
+    assert list(one.crowded) == []
+    act(one, B, msgspec.structs.replace(CALL, stashed=6))
+    assert (list(one.crowded), one.dues(0, READ, READ).stops) == ([B.partition], ())
+    act(one, B, msgspec.structs.replace(CALL, stashed=5))
+    assert list(one.crowded) == []

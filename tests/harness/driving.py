@@ -170,7 +170,16 @@ class Driven:
         """Take up the answer of the call under way: this one, or that of the handler."""
         call, self.call = self.call, None
         assert call is not None
-        return self._turn((), (), answer=Answer(call, outcome or self._handle(call)))
+        return self.take_up(Answer(call, outcome or self._handle(call)))
+
+    def take_up(self, answer: Answer) -> Turn:
+        """Take a turn with this answer, of whatever call."""
+        return self._turn((), (), answer=answer)
+
+    def is_of_head(self, call: Call) -> bool:
+        """Whether the call is that of the head, as far as the unit knows."""
+        head = self.unit.retry
+        return head is not None and head.is_called and (call.envelope.offset, call.attempts) == (head.entry.offset, head.attempts)
 
     def _handle(self, call: Call) -> Handled | Exception:
         try:
@@ -253,7 +262,8 @@ class Driven:
         turn = self.last = take_turn(self.unit, envelopes, wakes, self.now, self.context, self.budget, orders, answer)
         self.left += turn.output
         self._store(turn)
-        self.call = turn.call
+        known = self.call if turn.called is not None and self.call is not None and self.is_of_head(self.call) else None
+        self.call = turn.call or known
         while self.answers_at_once and answer is None and self.call is not None:
             self.answer()
         return turn

@@ -7,7 +7,7 @@ prints them as a table.
 
 from typing import NamedTuple
 
-from harness.planted import kafka, memory, orders, retention, strategies
+from harness.planted import calls, kafka, memory, orders, retention, strategies
 from harness.planted import mistakes as mistakes
 from harness.planted import protocol as plant
 from harness.planted import shares as share
@@ -146,6 +146,16 @@ _FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
         strategies.what_left_the_window_in_time_is_marked: 0,
         strategies.first_sequence_ignored: 1,
         plant.deadline_before_the_backlog_is_read: 36,
+    },
+    SimulatedRun.CALLS: {
+        calls.call_begins_before_its_commit: 0,
+        calls.answer_of_an_earlier_ownership_accepted: 0,
+        calls.late_answer_of_a_timed_out_call_accepted: 0,
+        calls.called_head_not_stored: 0,
+        calls.called_envelope_not_stored: 0,
+        calls.next_call_beside_one_that_goes_on: 2,
+        calls.more_calls_than_the_limit: 0,
+        calls.calls_not_made_again_after_a_takeover: 1,
     },
     SimulatedRun.NONE: {
         storage.position_waits_for_stashes_only: 0,

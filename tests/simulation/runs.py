@@ -22,6 +22,7 @@ from simulation.aimed_losses import AimedLosses
 from simulation.clocks import MAX_MS, NO_CLOCK_DANGERS, ClockDangers
 from simulation.injected_faults import Dangers
 from simulation.reading import find_false_mark, read_outcome
+from simulation.with_calls import SimulatedCalls, judged_with_calls, prepared_with_calls
 from simulation.with_orders import WorldOrders, judged_with_orders
 from simulation.with_server_away import judged_with_server_away, prepared_with_server_away
 from simulation.with_wild_clocks import judged_with_wild_clocks
@@ -37,6 +38,7 @@ _HAVE_SHORT_TRANSACTIONS, _MAX_AT_ONCE = 0.3, 3
 _HAVE_ABSENCES = 0.4
 _LONG_PAUSES = 0.2
 _HAVE_DAMAGED_BATCHES, _ARE_DAMAGED = 0.3, 0.1
+_STRATEGIES_OF_FIVE = 4
 _AGES_MS = 1 << 30
 _FAILURES = (ResequencerError, AssertionError, KeyError, ValueError, IndexError, TypeError, AttributeError)
 
@@ -57,6 +59,8 @@ class SimulatedRun(StrEnum):
     """Operators give orders; in every third run the storage forgets, too."""
     STRATEGIES = "strategies"
     """The strategy is PREVIOUS or WINDOW, or its numbers begin with 0 or with any."""
+    CALLS = "calls"
+    """The handler waits: its calls take time, fail or hang. Some have orders, wild clocks, a server away, or storage `none`."""
     NONE = "none"
     """Each worker has a storage `none` of its own: the source is the store."""
 
@@ -71,11 +75,19 @@ def simulate(seed: int, run: SimulatedRun = SimulatedRun.CRASHES, expected: Outc
     expected = expected or reference(seed, run)
     random = Random(f"lives {seed} {run}")  # Another label would give every seed of the catalogue another run.
     world = _world(seed, work, run, workers=random.choice((1, 2, 2, 3)))
-    if run is SimulatedRun.ORDERS:
+    if run is SimulatedRun.CALLS:
+        SimulatedCalls(seed, world)
+    if run is SimulatedRun.ORDERS or (run is SimulatedRun.CALLS and seed % 3 == 0 and work.plan.storage != "none"):
         world.orders = WorldOrders(seed, world.broker)
     outcome = _done(world, work, random, run)
     if world.wrong is not None:
         return outcome._replace(problem=world.wrong)
+    return _judged(outcome, expected, work, world, seed, run)
+
+
+def _judged(outcome: Outcome, expected: Outcome, work: Workload, world: World, seed: int, run: SimulatedRun) -> Outcome:
+    if run is SimulatedRun.CALLS:
+        return judged_with_calls(outcome, expected, work, world)
     if run is SimulatedRun.NONE:
         return judged_without_storage(outcome, expected, work, done_characters(seed, work))
     if run is SimulatedRun.CLOCKS:
@@ -96,10 +108,12 @@ def reference(seed: int, run: SimulatedRun = SimulatedRun.CRASHES) -> Outcome:
 
 def prepared(seed: int, run: SimulatedRun) -> Workload:
     random, absences = Random(f"prepared {seed}"), Random(f"absences {seed}")
-    if run is SimulatedRun.STRATEGIES:
+    if run is SimulatedRun.STRATEGIES or (run is SimulatedRun.CALLS and seed % 5 == _STRATEGIES_OF_FIVE):
         work = workload_of_strategies(seed, _MAX_UNITS)
     else:
         work = workload(seed, random.choice((4, _MAX_UNITS)) if run is SimulatedRun.NONE else _MAX_UNITS)
+    if run is SimulatedRun.CALLS:
+        return prepared_with_calls(work, random)
     if absences.random() < _HAVE_ABSENCES:
         work = with_absences(work, absences, transactions_hang=True)
     if run is SimulatedRun.NONE:
@@ -116,8 +130,9 @@ def _has_absences(work: Workload) -> bool:
 
 
 def _world(seed: int, work: Workload, run: SimulatedRun, workers: int) -> World:
-    characters = done_characters(seed, work) if run is SimulatedRun.NONE else None
-    world = World(seed, work.plan, workers, characters, _clock_dangers(work) if run is SimulatedRun.CLOCKS else NO_CLOCK_DANGERS)
+    characters = done_characters(seed, work) if work.plan.storage == "none" else None
+    has_wild_clocks = run is SimulatedRun.CLOCKS or (run is SimulatedRun.CALLS and seed % 3 == 1 and characters is None)
+    world = World(seed, work.plan, workers, characters, _clock_dangers(work) if has_wild_clocks else NO_CLOCK_DANGERS)
     if Random(f"at once {seed}").random() < _HAVE_SHORT_TRANSACTIONS:
         world.broker.max_at_once = _MAX_AT_ONCE
     damaged = Random(f"spoiled {seed}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from harness.actors.watched import WatchedActors
@@ -23,20 +24,45 @@ from guardian.partitions import CycleSettings, Servers, Tools
 from guardian.ports import NoOrders
 from guardian.resets import RegionCycles
 from guardian.takeover import TakeoverBackoff
+from guardian.unit_registry import UnitRegistrySettings
 from notification_service.connectors.kafka.core.client_options import ClientOptions
 from notification_service.connectors.kafka.settings import KafkaSettings, KafkaTopics
 from notification_service.connectors.kafka.sink import KafkaTransport
 from notification_service.payments.payment_data import LATEST_OBJECTS
+from resequencer.batch import UnitKey
+from resequencer.call import Answer
+from resequencer.record import Partition
 from resequencer.storage_port import Storage
 from resequencer.turn.turn import TurnContext
+from resequencer.unit_codec import Decode
 from storage.none import NoneSettings, NoneStorage
 
 if TYPE_CHECKING:
+    from simulation.with_calls import SimulatedCalls
     from simulation.world import World
 
 NOTIFICATIONS, DEAD_LETTERS = "PAYMENT_STATUS_NOTIFICATION", "IPF_PROCESSING_DATA_DEAD_LETTERS"
 ORDERS, OUTCOMES = "IPF_PROCESSING_DATA_ORDERS", "IPF_PROCESSING_DATA_ORDER_OUTCOMES"
 _TOPICS = KafkaTopics(TOPIC, NOTIFICATIONS, DEAD_LETTERS)
+
+
+class CallingActors(WatchedActors):
+    """Has a handler that waits. What may never be is noticed by the world's `calls`."""
+
+    def __init__(
+        self, context: TurnContext, decode: Decode, settings: UnitRegistrySettings, calls: SimulatedCalls, worker: Worker
+    ) -> None:
+        super().__init__(context, decode, settings, calls.of(worker))
+        self._simulated, self._worker = calls, worker
+
+    def take_answers(self) -> Mapping[UnitKey, Answer]:
+        answers = super().take_answers()
+        self._simulated.check_answers(self._worker, answers)
+        return answers
+
+    def drop(self, partition: Partition) -> None:
+        super().drop(partition)
+        self._simulated.note_drop(self._worker, partition)
 
 
 class Worker(Slot):
@@ -67,6 +93,12 @@ class Worker(Slot):
         """Whether units are due that were not woken or stopped yet: a cycle wakes at most as many units as it reads records."""
         wakes_at = self.cycle._next_wake_at if self.cycle is not None else None
         return wakes_at is not None and wakes_at <= self.clock.now()
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether a handler is called, or has to be."""
+        calls = None if self.actors is None else self.actors.report_calls()
+        return calls is not None and self.actors is not None and (calls.waiting > 0 or self.actors.calls_due_in_ms() is not None)
 
     def owned(self) -> list[OwnedPartition]:
         return list(self.cycle.partitions.owned.values()) if self.cycle else []
@@ -102,6 +134,8 @@ class Worker(Slot):
             faltering(strategy, world.handler.mistakes), world.handler, LATEST_OBJECTS, plan.resequencer, NoChance()
         )
         self.actors = WatchedActors(context, decoder.decode, plan.registry)
+        if world.calls is not None:
+            self.actors = CallingActors(context, decoder.decode, plan.registry, world.calls, self)
         self.transport = KafkaTransport(settings, self.clock)
         source = NoOrders() if orders is None else orders.source(self)
         servers = Servers(self.transport, self._new_storage(), self.actors, source)

@@ -22,6 +22,7 @@ from simulation.injected_faults import InjectedFaults, Server
 from simulation.producers import Producers
 from simulation.reading import SourcedTeller, find_false_mark
 from simulation.shared_storage import Backup
+from simulation.with_calls import SimulatedCalls
 from simulation.with_orders import WorldOrders
 from simulation.worker import DEAD_LETTERS, NOTIFICATIONS, ORDERS, OUTCOMES, Worker
 
@@ -45,10 +46,10 @@ class World:
     position of ours again. `coming` are lines that have not been sent yet, with their partitions. `wrong` is the first invariant
     that broke.
 
-    `orders` are those of operators, in runs that have some. `turn` counts the stretches of work. `clocks` is how clocks are
-    set; if they are set, handlers take time, too. `done_characters` is how many characters a position's metadata has for what
-    is done beyond it. `remembered` is what the service had to know all the time. `forgotten` counts the units that were idle
-    for long enough.
+    `orders` are those of operators, in runs that have some, `calls` those of a handler that waits. `turn` counts the stretches of
+    work. `clocks` is how clocks are set; if they are set, handlers take time, too. `done_characters` is how many characters a
+    position's metadata has for what is done beyond it. `remembered` is what the service had to know all the time. `forgotten`
+    counts the units that were idle for long enough.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class World:
         self.memory = Memory()
         self.coming: deque[tuple[int, bytes]] = deque()
         self.orders: WorldOrders | None = None
+        self.calls: SimulatedCalls | None = None
         self.workers = [Worker(self, slot) for slot in range(workers)]
         self.turn = 0
         self.may_repeat_below = dict.fromkeys(INPUT, 0)
@@ -113,6 +115,8 @@ class World:
         for _ in range(rounds):
             moved = [self._let_work(worker) for worker in self._awake()]
             self._reap_the_dead()
+            if self.calls is not None:
+                self.calls.let_one_end()
             quiet = 0 if any(moved) or not self._is_all_done() else quiet + 1
             if quiet == 2:
                 return self.find_excess()
@@ -193,12 +197,15 @@ class World:
         Of the units that wait for a server only one tries at a time. When the server is back, the others wait one more pause
         at most.
         """
+        if waits.kind is WaitKind.CALL:
+            return False  # Nothing is quiet while a call waits.
         return waits.kind is not WaitKind.DEPENDENCY or self.clock.now() >= self.handler.server_away.stop + _LONGEST_PAUSE_MS
 
     def _max_stashed(self, waits: Waits) -> int:
         settings = self.plan.resequencer
-        is_dependent = waits.kind is WaitKind.DEPENDENCY
-        return 4 * settings.stash_limit if is_dependent else settings.stash_limit + settings.max_attempts
+        is_dependent = waits.kind is WaitKind.DEPENDENCY or self.calls is not None
+        more = settings.max_attempts if self.calls is not None or not is_dependent else 0
+        return (4 if is_dependent else 1) * settings.stash_limit + more
 
     def find_excess(self) -> str | None:
         """Find what is in memory and should not be, now that all workers are quiet.
@@ -274,8 +281,7 @@ class World:
         if self.orders is not None:
             waits = [entry for _, report_units in self._unit_reports() for entry in report_units.oldest]
             self.orders.give_one(waits, self.clock.now())
-        if self.clocks.passing:
-            self._let_time_pass()
+        self._let_time_pass()
         if self.clocks.jump and drawn() < self.clocks.jump:
             worker = self.random.choice(self.workers)
             worker.clock.jump(self.random)
@@ -288,6 +294,10 @@ class World:
 
     def _let_time_pass(self) -> None:
         """Let time pass, and servers go away and come back. While a server is away, more time passes."""
+        if self.calls is not None:
+            self.calls.let_time_pass()
+        if not self.clocks.passing:
+            return
         drawn = self.random.random
         if drawn() < self.clocks.passing:
             self.clock.pass_by(self.random)
@@ -320,6 +330,7 @@ class World:
             and all(each.room == 0 or self._is_read(each) for each in owned)
             and not any(each.unpublished for each in owned)
             and (self.orders is None or all(self.orders.is_read(each) for each in owned))
+            and not any(worker.is_calling for worker in awake)
         )
 
     def _is_read(self, owned: OwnedPartition) -> bool:
