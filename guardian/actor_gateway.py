@@ -124,9 +124,10 @@ class ActorGateway:
     def arm(self, partition: Partition, waiting: Iterable[tuple[str, Waits]]) -> None:
         """Take over the waiting units of a partition. A unit is loaded only when it is woken or gets an envelope."""
         for unit, waits in waiting:
-            key = UnitKey(partition, unit)
-            self._registry.arm(key, waits)
-            if self._calls is not None and waits.kind is WaitKind.CALL:
+            key, is_called = UnitKey(partition, unit), waits.kind is WaitKind.CALL
+            # A call that a handler of before did not answer is an attempt of one that does not wait.
+            self._registry.arm(key, replace(waits, kind=WaitKind.RETRY) if is_called and self._calls is None else waits)
+            if is_called and self._calls is not None:
                 self._calls.wait_for(key)
 
     @_whole
@@ -226,8 +227,17 @@ class ActorGateway:
 
     @property
     def is_behind(self) -> bool:
-        """Whether so many units wait for their handler that nothing more should be read."""
-        return self._calls is not None and self._calls.is_behind
+        """Whether nothing more should be read: so many units wait for their handler, or memory is full and any does.
+
+        Calls end in any case, so what comes next can wait where it is.
+        """
+        calls = self._calls
+        return calls is not None and (calls.is_behind or (calls.are_any and self._registry.is_full))
+
+    @property
+    def crowded(self) -> Collection[Partition]:
+        """The partitions from which nothing more should be read, because a unit's stash is full while its handler is called."""
+        return () if self._calls is None else self._registry.crowded
 
     @_whole
     def finish_calls(self, seconds: float) -> bool:

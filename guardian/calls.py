@@ -180,6 +180,11 @@ class Calls:
         return taken
 
     @property
+    def are_any(self) -> bool:
+        """Whether a call is under way or waits."""
+        return bool(self._running or self._waiting)
+
+    @property
     def is_behind(self) -> bool:
         """Whether so many units wait for their call that nothing more should be read."""
         return len(self._waiting) > _MAX_WAITING

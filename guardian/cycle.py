@@ -213,8 +213,8 @@ class Cycle:
         at_once = 1 if self._is_blocked else self._at_once
         capacities = self._capacities()
         full = [name for name, room in capacities.items() if not room]
-        is_behind = self._actors.is_behind
-        full += [name for name, owned in self.partitions.owned.items() if is_behind or owned.orders.is_paused]
+        is_behind, crowded = self._actors.is_behind, self._actors.crowded
+        full += [name for name, owned in self.partitions.owned.items() if is_behind or name in crowded or owned.orders.is_paused]
         if self.is_finishing:
             return self._transport.poll(0, 0)
         return self._transport.poll(min([at_once, *(each for each in capacities.values() if each)]), idle_ms, full)

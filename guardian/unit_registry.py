@@ -1,7 +1,7 @@
 """The units of a guardian: which have an actor, which wait, which are to be woken or stopped. Pure bookkeeping."""
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from itertools import islice
 
 import msgspec
@@ -42,12 +42,12 @@ AT_ONCE = 1_000
 class UnitRegistrySettings(msgspec.Struct, frozen=True):
     """The bounds of a worker's units.
 
-    `stash_bytes` bounds the records and data of the units in memory. `can_reload` is set if the storage keeps units that
-    leave memory. Without it a unit leaves memory only when it is idle, after a turn that says what is to be stored. A unit that
-    waits for a server or for its handler leaves memory if it stashes more than `unit_stash` envelopes or `unit_bytes`, unless an
-    envelope for it arrives in the same poll. `budget_bytes` is about the maximum output of one turn; that of a cycle is two to
-    four times as much. `longest_pause_ms` is the longest pause before an attempt, `longest_deadline_ms` the longest wait for a
-    deadline.
+    `stash_bytes` bounds the records and data of the units in memory. `can_reload` is set if the storage keeps units that leave
+    memory. Without it a unit leaves memory only when it is idle, after a turn that says what is to be stored. A unit that waits
+    for a server leaves memory if it stashes more than `unit_stash` envelopes or `unit_bytes`, unless an envelope for it arrives
+    in the same poll; while its handler is called, its partition is not read then. `budget_bytes` is about the maximum output of
+    one turn; that of a cycle is two to four times as much. `longest_pause_ms` is the longest pause before an attempt,
+    `longest_deadline_ms` the longest wait for a deadline.
     """
 
     idle_timeout_ms: int = 30_000
@@ -96,6 +96,8 @@ class UnitRegistry:
         # Units whose wait began in the future by this clock: the stored instant, and the instant at which that was noticed.
         self._ahead: dict[UnitKey, tuple[Instant, Instant]] = {}
         self._pauses: dict[Partition, Pauses] = {}
+        # The units that stash more than their bound while their handler is called.
+        self._crowded: dict[UnitKey, None] = {}
         self.waits: dict[UnitKey, Waits] = {}
         self.stashed = 0
         self.held = 0
@@ -138,6 +140,16 @@ class UnitRegistry:
         """Whether the remainders are larger than the output of one cycle. Records read now would only wait behind them."""
         return self._unfinished.stashed_bytes > 2 * self._settings.budget_bytes
 
+    @property
+    def crowded(self) -> Collection[Partition]:
+        """The partitions in which a unit has a full stash while its handler is called."""
+        return {key.partition for key in self._crowded} if self._crowded else ()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the stashes exceed the bound of memory and cannot leave it."""
+        return not self._settings.can_reload and self._stashed_bytes > self._settings.stash_bytes
+
     def arm(self, key: UnitKey, waits: Waits) -> None:
         """Add a unit that waits in storage without an actor. The next `dues` checks its instants against this worker's clock."""
         self._undated.append(key)
@@ -152,7 +164,8 @@ class UnitRegistry:
         if waits.kind is _DEADLINE:
             self._passed[key] = None
         else:
-            self._dependencies.put_back(key, now)
+            if waits.kind is not WaitKind.CALL:  # Its call, which has not begun, still shows whether the server is available.
+                self._dependencies.put_back(key, now)
             self._arm(key, waits)
 
     def note_pauses(self, partition: Partition, pauses: Pauses) -> None:
@@ -211,6 +224,7 @@ class UnitRegistry:
             self._idle.pop(key, None)
             self._set_timer(key, waits)
             return
+        self._note_answered(turn, known, now)
         self._remember(key, waits)
         self._note_try(key, known, waits, now)
         if waits is None:
@@ -220,8 +234,16 @@ class UnitRegistry:
         else:
             self._idle.pop(key, None)
             self._arm(key, waits, has_output=turn.output_bytes > 0)
-            if self._settings.can_reload and self._is_heavy(waits):
+            if self._settings.can_reload and waits.kind is WaitKind.DEPENDENCY and self._is_heavy(waits):
                 self._over.append(key)
+
+    def _note_answered(self, turn: Turn, known: Waits | None, now: Instant) -> None:
+        """Note that a server is available if the handler has answered, although it is called for the next envelope."""
+        is_called_again = known is not None and turn.waits is not None and known.kind is turn.waits.kind is WaitKind.CALL
+        server = self._dependencies.find_tried(turn.key) if turn.handled and is_called_again else None
+        if server is not None:
+            self._dependencies.note(turn.key, None, now)
+            self._dependencies.remember(server, None)
 
     def _note_try(self, key: UnitKey, known: Waits | None, waits: Waits | None, now: Instant) -> None:
         """Note what a turn, before which the unit waited as `known`, shows of the server that the unit tries."""
@@ -414,6 +436,10 @@ class UnitRegistry:
         self.stashed += (waits.stashed if waits else 0) - (known.stashed if known else 0)
         self.held += _is_held(waits) - _is_held(known)
         self._dependencies.remember(self._server_of(key, known), self._server_of(key, waits))
+        if waits is not None and waits.kind is WaitKind.CALL and self._is_heavy(waits):
+            self._crowded[key] = None
+        elif self._crowded:
+            self._crowded.pop(key, None)
         if waits is not None:
             self.waits[key] = waits
         elif known is not None:
@@ -426,9 +452,7 @@ class UnitRegistry:
             return self._dependencies.find_tried(key)
         return _dependency(waits)
 
-    def _is_heavy(self, waits: Waits | None) -> bool:
-        if waits is None or waits.kind not in (WaitKind.DEPENDENCY, WaitKind.CALL):
-            return False
+    def _is_heavy(self, waits: Waits) -> bool:
         return waits.stashed > self._settings.unit_stash or waits.stashed_bytes > self._settings.unit_bytes
 
     def _size(self, key: UnitKey) -> int:

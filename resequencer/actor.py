@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
 from thespian.actors import Actor, ActorAddress
 
 from resequencer.batch import Refused, TakeTurn, TurnsTaken
@@ -65,5 +66,7 @@ class Resequencer(Actor):
                 self._unit = self.context.new_unit(message.key.unit)
             else:
                 self._unit = self.codec.restore(message.key.partition, message.snapshot)
+                if self._unit.retry is not None and not self.context.waits:  # With the handler of today the call is an attempt.
+                    self._unit.amend(retry=replace(self._unit.retry, is_called=False))
         except Exception as error:  # noqa: BLE001 - StorageRefused and ConfigurationError, or a mistake of ours.
             self._refusal = Refused(message.key, error)

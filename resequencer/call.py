@@ -35,9 +35,9 @@ class Answer(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def size(self) -> int:
-        """The bytes of the output."""
+        """The bytes of the output; of an error those of the dead letter to which it may lead."""
         if isinstance(self.outcome, Exception):
-            return 0
+            return self.call.envelope.record.size
         return sum([each.size for each in self.outcome.notifications]) + sum([each.size for each in self.outcome.facts])
 
     def handled(self) -> Handled:

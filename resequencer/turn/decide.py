@@ -127,7 +127,7 @@ def end(turn: Turn) -> None:
     if unit.rare is not None and turn.is_changed and not unit.stash:
         unit.amend(deadline_at=None)
     turn.waits = find_waits(turn) if unit.stash or unit.rare is not None else None
-    if unit.is_called:
+    if unit.rare is not None and unit.is_called:
         _note_call(turn)
     turn.data_bytes, turn.written_bytes = unit.data_bytes, turn.output_bytes
     if turn.is_last or (turn.is_changed and turn.context.stores_turns):

@@ -244,8 +244,9 @@ def resume(turn: Turn, remainder: Remainder) -> None:
 def keep_bound(turn: Turn) -> None:
     """Release the stash if it exceeds its bound; a hold ends. While the head is under retry nothing can be released.
 
-    A unit that waits for a server or for its handler and exceeds its bound leaves memory, if the storage keeps it. It is loaded
-    as a whole later, so it may hold four times its bound at most. Beyond that, its head is dead-lettered.
+    A unit that waits for a server and exceeds its bound leaves memory, if the storage keeps it. It is loaded as a whole later, so
+    it may hold four times its bound at most. Beyond that, its head is dead-lettered. While its handler is called, its partition
+    is not read beyond its bound, so this happens only if one poll brings so much.
     """
     unit = turn.unit
     if unit.hold is not None and is_beyond_bound(turn):

@@ -264,6 +264,8 @@ class Turn:
         if not self.context.gathers or self.has_gathered or not unit.stash:
             return
         waiting = {each.envelope.offset: each.envelope for each in unit.stash} | {envelope.offset: envelope}
+        if unit.retry is not None:
+            waiting[unit.retry.entry.offset] = unit.retry.entry.envelope
         data, gathered_to = unit.data, unit.gathered_to
         for offset in sorted(waiting):
             if offset > unit.gathered_to:

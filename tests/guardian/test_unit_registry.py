@@ -537,9 +537,11 @@ def test_a_unit_that_is_called_before_its_wave_is_no_longer_due_for_the_server()
     assert one.unavailable == {}
 
 
-def test_a_unit_that_stashes_much_behind_its_call_leaves_memory() -> None:
+def test_a_unit_that_stashes_much_behind_its_call_stays_in_memory_and_its_partition_is_not_read() -> None:
     one = registry(unit_stash=5)
     act(one, A, msgspec.structs.replace(CALL, stashed=5))
-    assert one.dues(0, READ, READ).stops == ()
+    assert list(one.crowded) == []
     act(one, B, msgspec.structs.replace(CALL, stashed=6))
-    assert one.dues(0, READ, READ).stops == (B,)
+    assert (list(one.crowded), one.dues(0, READ, READ).stops) == ([B.partition], ())
+    act(one, B, msgspec.structs.replace(CALL, stashed=5))
+    assert list(one.crowded) == []
