@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from notification_service.supervision.in_flight_memory import InFlightEnvelope
-from resequencer.in_flight import CallKind
+from resequencer.in_flight import MAX_THREADS, CallKind
 from resequencer.record import Origin, Partition
 from storage.private_file import make_private_directory, replace_durably
 
@@ -21,8 +21,10 @@ EXITS_OF_ONE = 3
 
 REMEDY = "fix the cause, then requeue the record"
 
-_MOST = 100
-"""How many files are kept. A file remains if a crash came just after its envelope was sent, or after its last attempt."""
+_MOST = 2 * MAX_THREADS
+"""How many files are kept: one exit may make a suspect of each thread. A file remains if a crash came just after its envelope was
+sent, or after its last attempt.
+"""
 
 
 class Suspect(msgspec.Struct, frozen=True):

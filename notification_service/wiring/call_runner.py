@@ -37,8 +37,8 @@ class HandlingThreads(ThreadPoolExecutor):
     """
 
     def __init__(self, slots: Sequence[Slot]) -> None:
-        super().__init__(len(slots))
-        self._slots = list(slots)
+        super().__init__()
+        self._unused, self._begun = list(slots), 0
         self._queue: SimpleQueue[tuple[Future[Any], Event | None, Callable[[], Any]] | None] = SimpleQueue()
         self._free = threading.Semaphore(0)
         self._lock = threading.Lock()
@@ -58,9 +58,12 @@ class HandlingThreads(ThreadPoolExecutor):
                     with suppress(asyncio.CancelledError):
                         await asyncio.wait([answer])
             raise
-        if raised is not None:
+        if raised is None:
+            return returned
+        try:
             raise raised
-        return returned
+        finally:
+            del raised, answer, future  # They would refer to the error, and it to this frame.
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         return self._begin(partial(fn, *args, **kwargs), _HANDLED.get())
@@ -68,7 +71,7 @@ class HandlingThreads(ThreadPoolExecutor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Let the threads end that are free, and the others after their function. Never waits."""
         del wait, cancel_futures
-        for _ in range(self._max_workers - len(self._slots)):
+        for _ in range(self._begun):
             self._queue.put(None)
 
     def _begin(self, function: Callable[[], Any], event: Event | None) -> Future[Any]:
@@ -84,9 +87,10 @@ class HandlingThreads(ThreadPoolExecutor):
 
     def _add_thread(self) -> None:
         with self._lock:
-            if self._slots:
-                threading.Thread(target=self._live, args=(self._slots[0],), name="handling", daemon=True).start()
-                del self._slots[0]
+            if self._unused:
+                threading.Thread(target=self._live, args=(self._unused[0],), name="handling", daemon=True).start()
+                del self._unused[0]
+                self._begun += 1
 
     def _live(self, slot: Slot) -> None:
         while (taken := self._queue.get()) is not None:
@@ -97,15 +101,20 @@ class HandlingThreads(ThreadPoolExecutor):
     def _take(self, slot: Slot, future: Future[Any], event: Event | None, function: Callable[[], Any]) -> None:
         if not future.set_running_or_notify_cancel():
             return
-        if event is not None:
-            slot.take(event, _HANDLING)
-        returned, raised = _outcome_of(function)
-        if event is not None:
-            slot.clear()
+        returned, raised = _outcome_of(function if event is None else partial(_noted, slot, event, function))
         if raised is not None:
             future.set_exception(raised)
         else:
             future.set_result(returned)
+        del raised, returned, future  # As above.
+
+
+def _noted(slot: Slot, event: Event, function: Callable[[], _T]) -> _T:
+    slot.take(event, _HANDLING)
+    try:
+        return function()
+    finally:
+        slot.clear()
 
 
 def _outcome_of(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:

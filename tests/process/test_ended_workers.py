@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 AT_NIGHT = pytest.mark.nightly("ended-workers")
 
 TARGET = '''
+import asyncio
 import ctypes
 import json
 import os
@@ -56,6 +57,11 @@ def report(mapping):
                 raise TransientError("not yet")
         WAYS[way]()
     return json.dumps(made).encode()
+
+
+async def report_beside(mapping):
+    await asyncio.to_thread(int)
+    return report(mapping)
 '''
 
 UNITS = [f"uow-{number}" for number in range(1, 6)]
@@ -149,6 +155,21 @@ def test_a_record_that_ends_its_worker_is_set_aside_after_three_exits_and_its_ne
     status = daemon.service.verb("status").stdout
     assert f"{position} of unit 'uow-3'" in status, status
     assert "the record becomes a dead letter ended-its-worker" in status
+
+
+@AT_NIGHT
+@pytest.mark.parametrize("threads", [0, 3], ids=["a coroutine", "in threads"])
+def test_so_is_one_whose_target_type_waits(deadly: Callable[..., Daemon], threads: int) -> None:
+    target = "deadly_target:report" if threads else "deadly_target:report_beside"
+    own = (f"{NOTIFICATION}.target-type={target}", f"{RESEQUENCER}.handling-threads={threads}")
+    daemon = deadly("segfault", *own, f"{RESEQUENCER}.processing-timeout=30s")
+    for sequence in (1, 2, 3):
+        for unit in UNITS:
+            daemon.service.tell(unit, sequence)
+    daemon.start()
+    position = assert_only_the_killer_was_set_aside(daemon)
+    assert calls(daemon) == 3 or threads, "in threads the first exit may count for none"
+    assert daemon.log_file.read_text().count(f"while handling {position} of unit 'uow-3' (exit ") >= 3
 
 
 @AT_NIGHT

@@ -1,10 +1,12 @@
 """Calls beside the worker's thread, in a real loop and in real threads: what they raise, how they end, and what is in flight."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any
+from weakref import ref
 
 import pytest
 from harness.driving import Envelopes
@@ -378,6 +380,30 @@ def test_a_cancelled_call_in_a_thread_ends_when_the_thread_really_has_and_one_th
     release.set()
     assert [type(each.outcome) for each in stage.wait_for(4)] == [asyncio.CancelledError] * 4
     assert len(calls) == 3
+
+
+@pytest.mark.parametrize("is_in_thread", [False, True], ids=["coroutine", "thread"])
+def test_nothing_of_a_call_stays_when_its_outcome_was_taken(stage: Stage, is_in_thread: bool) -> None:
+    """The collector of garbage runs rarely in a worker: an error that refers to itself would keep the data of its call."""
+
+    def fail() -> Handled:
+        raise TransientError("away")
+
+    async def fail_with(envelope: Any) -> Handled:
+        return await stage.threads.run(fail, envelope) if is_in_thread else fail()
+
+    def outcome() -> Any:
+        stage.start(fail_with)
+        (ended,) = stage.wait_for()
+        stage.found.clear()
+        return ref(ended.outcome)
+
+    gc.disable()
+    try:
+        error = outcome()
+        wait_until(lambda: error() is None, "the error is gone", 60)
+    finally:
+        gc.enable()
 
 
 # Suspects
