@@ -168,7 +168,7 @@ def take_up(turn: Turn, answer: Answer) -> None:
     _begin_attempt(turn, retry)
     turn.answer = answer
     turn.attempt(retry.entry.envelope, retry.entry, is_forced=retry.is_forced)
-    if unit.remainder is not None:  # Of arrivals that are queued. What follows from the answer comes before them.
+    if unit.remainder is not None and unit.retry is None:  # What follows from the answer comes before arrivals that are queued.
         turn.cut_off(retry.entry.lane)
     turn.tried = retry.behind
     if retry.is_forced:
@@ -185,9 +185,9 @@ def take_up(turn: Turn, answer: Answer) -> None:
 
 
 def _continue_release(turn: Turn, cause: Wake) -> None:
-    """Continue a release that a call of the handler has interrupted, now or in the next turn."""
+    """Continue a release that a call of the handler has interrupted, now or in the next turn, unless the attempt failed."""
     unit = turn.unit
-    if unit.remainder is not None:
+    if unit.remainder is not None and (unit.retry is None or unit.remainder.is_retrying):
         unit.amend(remainder=replace(unit.remainder, cause=cause))
     elif unit.is_free:
         release_stash(turn, cause, is_rest=True)

@@ -408,6 +408,7 @@ class Turn:
         """Make the entry the head of its unit, whose handler is called once this turn is committed."""
         before = self.tried if self.tried is not None and self.tried.entry is entry else None
         head = Retry(entry or self.entry(envelope), 0, self.now) if before is None else before
+        behind = self.tried if before is None else before.behind
         retry = replace(
             head,
             due_at=head.due_at if head.is_called else self.now,
@@ -417,7 +418,7 @@ class Turn:
             is_ordered=self.is_ordered,
             is_called=True,
             cause=self.cause,
-            behind=self.tried if before is None and self.tried is not None and self.unit.has(self.tried.entry) else None,
+            behind=behind if behind is not None and self.unit.has(behind.entry) else None,
         )
         self.unit.amend(retry=retry)
         self.call = Call(envelope, data, marks, self.now, retry.attempts)

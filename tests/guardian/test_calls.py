@@ -210,7 +210,7 @@ def test_a_call_that_timed_out_is_cancelled_and_holds_the_next_call_of_its_unit_
     again = worker.head("a", attempts=1)
     worker.note(again)
     worker.begin("b", "c")
-    assert worker.started == ["a", "b"], "what goes on counts against the limit"
+    assert worker.started == ["a", "b"], "a lingering call counts against the limit"
     assert worker.calls.report().lingering_units == (call.key,)
     worker.end(call)
     assert worker.take() == {}, "it was answered by its time-out"
@@ -279,7 +279,7 @@ def test_a_suspect_waits_until_no_other_call_runs_and_none_begins_beside_it() ->
     assert worker.started == ["a", "suspect", "b"]
 
 
-def test_a_suspect_waits_for_a_call_that_goes_on_after_its_time_out() -> None:
+def test_a_suspect_waits_for_a_lingering_call() -> None:
     worker = Worker()
     worker.runner.alone.add("suspect")
     (first,) = worker.begin("a")
@@ -310,7 +310,7 @@ def test_answers_of_a_lost_partition_count_no_more_not_even_if_it_is_won_again()
     again = worker.head("a", partition=P1)
     worker.note(again)
     worker.calls.begin()
-    assert again not in worker.runner.started, "its first call goes on"
+    assert again not in worker.runner.started, "its first call has not ended"
     worker.end(lost)
     worker.end(here)
     assert worker.take().keys() == {"b"}

@@ -222,7 +222,7 @@ PLANTED = (
     ),
     # Handlers that wait
     PlantedFault(
-        "next-call-beside-one-that-goes-on",
+        "next-call-beside-a-lingering-one",
         "Of each unit one call runs at a time, also after a time-out.",
         _CALLS,
         "guardian/calls.py",

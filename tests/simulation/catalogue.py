@@ -153,7 +153,7 @@ _FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
         calls.late_answer_of_a_timed_out_call_accepted: 0,
         calls.called_head_not_stored: 0,
         calls.called_envelope_not_stored: 0,
-        calls.next_call_beside_one_that_goes_on: 2,
+        calls.next_call_beside_a_lingering_one: 2,
         calls.more_calls_than_the_limit: 0,
         calls.calls_not_made_again_after_a_takeover: 1,
     },

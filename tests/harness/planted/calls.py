@@ -70,7 +70,7 @@ def called_envelope_not_stored(patch: Patch) -> None:
     patch.setattr(Turn, "_call", faulty)
 
 
-def next_call_beside_one_that_goes_on(patch: Patch) -> None:
+def next_call_beside_a_lingering_one(patch: Patch) -> None:
     patch.setattr(Calls, "_possible", lambda self: list(self._waiting))
 
 
