@@ -43,6 +43,11 @@ class Runner(Protocol):
         """Have a call end soon, if it can. `ended` reports it when it has really ended."""
         ...
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether a call has ended since `ended` was last called."""
+        ...
+
     def ended(self) -> Sequence[Ended]:
         """Return the calls that have ended since this was last called."""
         ...
@@ -191,7 +196,7 @@ class Calls:
 
     def due_in_ms(self) -> int | None:
         """Return when the worker must look at the calls again: at the next time-out at the latest. None if it need not."""
-        if self._answered or self.wakes():
+        if self._answered or self._runner.has_ended or self.wakes():
             return 0
         first = next(iter(self._running.values()), None)
         return None if first is None else max(0, round(1_000 * (first.began_at + self._timeout - self._passed())) + 1)

@@ -224,6 +224,10 @@ class CallRunner:
         assert loop is not None
         loop.call_soon_threadsafe(self._cancel, call)
 
+    @property
+    def has_ended(self) -> bool:
+        return bool(self._ended)
+
     def ended(self) -> Sequence[Ended]:
         """Return the calls that have ended.
 

@@ -46,6 +46,10 @@ class Runner:
     def cancel(self, call: Call) -> None:
         self.cancelled.append(call)
 
+    @property
+    def has_ended(self) -> bool:
+        return bool(self.over)
+
     def ended(self) -> Sequence[Ended]:
         over, self.over = self.over, []
         return over

@@ -25,7 +25,7 @@ class Stage:
     def __init__(self) -> None:
         self.seconds = 100.0
         self.running: list[Call] = []
-        self.has_ended: list[Ended] = []
+        self.over: list[Ended] = []
         self.calls = Calls(self, 2, 3_000, lambda: self.seconds)
 
     def must_be_alone(self, call: Call) -> bool:
@@ -37,8 +37,12 @@ class Stage:
     def cancel(self, call: Call) -> None:
         assert call in self.running
 
+    @property
+    def has_ended(self) -> bool:
+        return bool(self.over)
+
     def ended(self) -> Sequence[Ended]:
-        ended, self.has_ended = self.has_ended, []
+        ended, self.over = self.over, []
         return ended
 
     def wait(self, seconds: float) -> None:
@@ -57,7 +61,7 @@ class Stage:
 
     def end(self, call: Call) -> None:
         self.running.remove(call)
-        self.has_ended.append(Ended(call, Handled(), self.seconds))
+        self.over.append(Ended(call, Handled(), self.seconds))
         self.calls.take(1_000)
 
     def pass_by(self, seconds: float) -> CallsReport:

@@ -50,6 +50,10 @@ class Held:
         self.started.remove(call)
         self._ended.append(Ended(call, outcome, self.now))
 
+    @property
+    def has_ended(self) -> bool:
+        return bool(self._ended)
+
     def ended(self) -> Sequence[Ended]:
         found, self._ended = self._ended, []
         return found

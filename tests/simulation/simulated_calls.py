@@ -163,6 +163,10 @@ class SimulatedRunner:
         if not begun.is_deaf:
             begun.ends_at = min(begun.ends_at, self._world.clock.now())
 
+    @property
+    def has_ended(self) -> bool:
+        return any(each.ends_at <= self._world.clock.now() for each in self.under_way)
+
     def ended(self) -> Sequence[Ended]:
         now = self._world.clock.now()
         over = sorted((each for each in self.under_way if each.ends_at <= now), key=lambda each: each.ends_at)
