@@ -11,6 +11,7 @@ import pytest
 from harness.driving import Driven, Envelopes, drive
 
 import resequencer.unit
+from resequencer.call import Answer
 from resequencer.errors import DependencyUnavailable, PermanentError, TransientError
 from resequencer.order import OrderKind
 from resequencer.strategies.window import OrderBy
@@ -110,9 +111,20 @@ def ordered(unit: Driven, envelopes: Envelopes) -> Callable[[], object]:
     return lambda: unit.order(OrderKind.SKIP)
 
 
+def answered(unit: Driven, envelopes: Envelopes) -> Callable[[], object]:
+    """The release that the answer continues is interrupted by the next call."""
+    unit.waits = True
+    unit.arrive(envelopes(3), envelopes(4), envelopes(6))
+    unit.expire()
+    call, unit.call = unit.call, None
+    assert call is not None
+    answer = Answer(call, unit.handler.handle(call.envelope, call.data, call.marks, call.now))
+    return lambda: unit.take_up(answer)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["SEQUENCE", "STRICT_SEQUENCE", "FULL_PAIN001", "WINDOW"])
-@pytest.mark.parametrize("course", [arrivals, deadline, attempts, retry, bound, remainder, held, ordered])
+@pytest.mark.parametrize("course", [arrivals, deadline, attempts, retry, bound, remainder, held, ordered, answered])
 def test_wherever_a_turn_raises_its_unit_is_as_before(strategy: str, course: Callable[..., Any], envelopes: Envelopes) -> None:
     unit = drive(strategy, stash_limit=4, order_by=OrderBy.SEQUENCE)
     turn = course(unit, envelopes)
