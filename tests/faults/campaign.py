@@ -27,6 +27,8 @@ class Campaign:
     def __init__(self, stage: Stage, fault: str, seed: int, *arguments: str) -> None:
         self.stage = stage
         self.fault = fault
+        self.judged_as: tuple[str, ...] = ()
+        """More arguments of `verify`."""
         self._seed = seed
         self._times = 0
         self._recovery_seconds = 0.0
@@ -92,7 +94,10 @@ class Campaign:
     def _verify(self) -> Any:
         """Run `resequencer verify`, again if the broker does not answer, as on a busy machine."""
         answer = wait_until(
-            lambda: self.stage.verb("verify", "--json", seconds=600).stdout, "it is verified", LONGEST_WAIT_SECONDS, 1
+            lambda: self.stage.verb("verify", "--json", *self.judged_as, seconds=600).stdout,
+            "it is verified",
+            LONGEST_WAIT_SECONDS,
+            1,
         )
         return json.loads(answer)
 

@@ -118,8 +118,12 @@ class Stage:
 
     def possible_duplicates(self) -> int:
         """Count the notifications with the mark."""
-        found = self._ask(lambda reader: read_to_end(reader, self.topics[1]))
-        return sum(POSSIBLE_DUPLICATE in own_texts(each.headers) for each in found)
+        return sum(POSSIBLE_DUPLICATE in own_texts(each.headers) for each in self.notifications())
+
+    def notifications(self) -> list[Any]:
+        """Return the records of the output."""
+        found: list[Any] = self._ask(lambda reader: read_to_end(reader, self.topics[1]))
+        return found
 
     def verb(self, *arguments: str, seconds: float) -> Any:
         """Run another command with the service's configuration, connected directly to the broker."""
