@@ -90,8 +90,8 @@ SETTINGS = (
     f"{RESEQUENCER}.processing-timeout=600ms",
     f"{RESEQUENCER}.max-attempts=100",
     f"{RESEQUENCER}.backoff-factor=1",
-    # Longer than a strike can delay the feeder, so that no wait ends before its envelope comes.
-    f"{RESEQUENCER}.stash-timeout=5m",
+    # Longer than a strike can delay an envelope. With none, units that are rebuilt may wait so long without any output.
+    f"{RESEQUENCER}.stash-timeout=90s",
     f"{RESEQUENCER}.strategy=SEQUENCE",
 )
 CALLED = {
