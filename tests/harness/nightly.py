@@ -114,7 +114,7 @@ FAMILIES: dict[str, Family] = {
             "tests/process/test_groups.py",
         ),
         "short campaigns of delivery and of groups, on the other storages, ledgers and transports, events of a shop with the "
-        "other strategies, and a full Redis",
+        "other strategies, workers that are killed in the midst of calls, and a full Redis",
     ),
     "sources": Family(
         "A source keeps its contract, with assigned partitions and with fixed ones.",
