@@ -53,7 +53,7 @@ class ResequencerSettings(msgspec.Struct, frozen=True, dict=True):
         return self.learned_timeout if self.stash_timeout_ms == LEARNED else None
 
     def delay_ms(self, attempt: int) -> float:
-        """The time from the beginning of this attempt (from 1) to the beginning of the next, before jitter."""
+        """The time from the failure of this attempt (from 1) to the beginning of the next, before jitter."""
         return self.processing_timeout_ms * self.backoff_factor ** (attempt - 1)
 
     def pause_ms(self, calls: int, jitter: float) -> int:
