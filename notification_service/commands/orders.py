@@ -205,11 +205,17 @@ def _list_partitions(arguments: Namespace, sources: Sources) -> ExitCode:
     return ExitCode.DONE
 
 
+def _offset(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise ArgumentTypeError(f"expected the offset alone, such as 17 of ORDERS-0@17, not {text!r}")
+    return int(text)
+
+
 def _adding(kind: OrderKind) -> Callable[[ArgumentParser], None]:
     def add(parser: ArgumentParser) -> None:
         parser.add_argument("unit", metavar="ID", help="the unitOfWorkId")
         if kind is OrderKind.DEAD_LETTER:
-            parser.add_argument("position", type=int, metavar="OFFSET", help="the offset of its record, as `units show` has it")
+            parser.add_argument("position", type=_offset, metavar="OFFSET", help="its record's offset, as `units show` has it")
         if kind is OrderKind.HOLD:
             parser.add_argument(
                 "--for", dest="for_ms", type=duration(_HOLD), required=True, metavar="DURATION", help="up to 24h: 4h"

@@ -265,7 +265,7 @@ def _state_lines(story: UnitStory) -> Iterator[str]:
         made = state.attempts
         server = f", waits for {made.dependency} ({made.calls} calls)" if made.dependency else ""
         is_called = wait is not None and wait.kind == WaitKind.CALL
-        following = f"the call of its handler since {made.due_at}" if is_called else f"the next is due at {made.due_at}"
+        following = f"its handler has been called since {made.due_at}" if is_called else f"the next is due at {made.due_at}"
         yield f"attempts: {made.made} failed at {made.position}{server}, {following}"
         yield from () if made.why is None else (f"why: {made.why}",)
     yield from (f"payment data: {each.kind} {each.name}, {each.size_bytes} bytes" for each in state.payment_data)

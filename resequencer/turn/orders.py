@@ -190,8 +190,8 @@ def _what_instead(turn: Turn) -> str:
     if turn.unit.hold is not None:
         return f"the unit is held until {instant_text(turn.unit.hold.until)}; resume it first"
     if turn.unit.retry is not None and turn.unit.is_called:
-        called_ms = max(0, turn.now - turn.unit.retry.due_at)
-        return f"its handler has been called for {called_ms / 1_000:.1f} s; wait for its answer, or dead-letter with its offset"
+        called_s = max(0, turn.now - turn.unit.retry.due_at) / 1_000
+        return f"its handler has been called for {called_s:.1f} s; wait for its answer, or order dead-letter with its offset"
     if turn.unit.retry is not None:
         return "the unit's head is under retry; order retry, or dead-letter with its offset"
     return "nothing waits for a deadline or an attempt"

@@ -1,5 +1,7 @@
 """What a unit waits for, and until when; and the hold by an operator's order, during which its deadline rests."""
 
+from msgspec.structs import replace
+
 from resequencer.clock import SKEW_MS, Instant
 from resequencer.event import Event
 from resequencer.order import LONGEST_HOLD_MS, OrderOutcome, OrderResult
@@ -95,7 +97,9 @@ def end_hold(turn: Turn, result: OrderResult) -> None:
     assert hold is not None, "only a held unit is asked to end its hold"
     turn.is_changed = True
     unit.amend(hold=None)
-    if oldest is not None and unit.retry is None:
+    if unit.retry is not None and unit.is_called:  # Its call is made again: it begins now.
+        unit.amend(retry=replace(unit.retry, due_at=turn.now))
+    elif oldest is not None and unit.retry is None:
         whole_ms = whole_wait_ms(oldest, turn.context.settings)
         remaining_ms = whole_ms if hold.remaining_ms is None else _possible_ms(turn, oldest, hold.remaining_ms)
         unit.amend(deadline_at=turn.now + remaining_ms)

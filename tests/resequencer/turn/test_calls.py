@@ -226,7 +226,7 @@ def test_what_is_impossible_while_the_handler_is_called_says_for_how_long(envelo
     unit.now += 2_100
     outcome = unit.order(order, until=unit.now + 5_000)
     assert outcome is not None
-    text = "its handler has been called for 2.1 s; wait for its answer, or dead-letter with its offset"
+    text = "its handler has been called for 2.1 s; wait for its answer, or order dead-letter with its offset"
     assert (outcome.result, outcome.text) == (OrderResult.REFUSED_IMPOSSIBLE, text)
     unit.answer()
     assert unit.sequences == [1]
@@ -240,10 +240,11 @@ def test_a_hold_cancels_the_call_and_it_is_made_again_when_the_hold_ends(envelop
     assert unit.last is not None
     assert (unit.last.called, kind(unit)) == (None, WaitKind.HELD)
     unit.take_up(Answer(call, NEVER))
-    assert unit.wake(Wake.CALL).call is None
+    assert unit.wake(Wake.CALL, after_ms=30_000).call is None
     assert unit.left == []
     assert result(unit.order(OrderKind.RESUME)) is OrderResult.DONE
-    assert kind(unit) is WaitKind.CALL
+    assert unit.last.waits is not None
+    assert (kind(unit), unit.last.waits.wakes_at) == (WaitKind.CALL, unit.now)
     assert unit.last.called is not None
     assert unit.wake(Wake.CALL).call is not None
     unit.answer()

@@ -101,7 +101,7 @@ def test_a_unit_whose_handler_is_called_is_listed_and_shown_since_then(stored: S
         "next: The service does not run here: it waits until it is started; the call of its handler was due at 1970-01-01T"
         in shown
     )
-    assert "attempts: 0 failed at IPF_PROCESSING_DATA-0@1, the call of its handler since 1970-01-01T00:16:40.000Z" in shown
+    assert "attempts: 0 failed at IPF_PROCESSING_DATA-0@1, its handler has been called since 1970-01-01T00:16:40.000Z" in shown
 
 
 def test_list_as_json_is_an_object_for_each_line(stored: StoredUnits, units: Units) -> None:
@@ -129,6 +129,13 @@ def test_a_wrong_option_is_wrong_usage(units: Units, wrong: tuple[str, str]) -> 
     with pytest.raises(SystemExit) as ended:
         units("list", *wrong)
     assert ended.value.code == 2
+
+
+def test_a_dead_letter_is_ordered_by_the_offset_alone(units: Units, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        units("dead-letter", "uow-1", "ORDERS-0@17", "--because", "test")
+    assert ended.value.code == 2
+    assert "OFFSET: expected the offset alone, such as 17 of ORDERS-0@17, not 'ORDERS-0@17'" in capsys.readouterr().err
 
 
 def test_ids_cannot_control_the_terminal(stored: StoredUnits, units: Units) -> None:
