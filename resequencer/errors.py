@@ -77,7 +77,8 @@ def words_of(error: BaseException) -> str:
     """Return an error's type and the beginning of its text. Foreign code may raise an error whose text cannot be read."""
     name = type(error).__name__
     try:
-        return f"{name}: {error}"[:LONGEST_WORDS]
+        text = str(error)
+        return f"{name}: {text}"[:LONGEST_WORDS] if text else name
     except Exception as again:  # noqa: BLE001 - Foreign code makes the text.
         return f"{name} (its text cannot be read: {type(again).__name__})"
 

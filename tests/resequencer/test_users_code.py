@@ -10,7 +10,7 @@ import pytest
 
 from notification_service import api
 from resequencer.errors import PermanentError
-from resequencer.users_code import import_named, is_async, refuse_awaitable
+from resequencer.users_code import failure_of, import_named, is_async, refuse_awaitable
 
 
 @pytest.fixture
@@ -43,6 +43,13 @@ def test_what_else_is_missing_is_named_as_it_is(write):
     write("users_lacking", "import domain_of_theirs\n")
     with pytest.raises(ModuleNotFoundError, match="No module named 'domain_of_theirs'"):
         import_named("users_lacking:x")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"), [(asyncio.CancelledError(), "it raised CancelledError"), (KeyError("a"), "it raised KeyError: 'a'")]
+)
+def test_an_error_is_named_by_its_type_and_its_text_if_it_has_one(error, text):
+    assert str(failure_of("it", error)) == text
 
 
 def test_the_place_for_users_has_what_it_names():
