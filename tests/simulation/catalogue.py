@@ -154,7 +154,7 @@ _FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
         calls.called_head_not_stored: 0,
         calls.called_envelope_not_stored: 0,
         calls.next_call_beside_a_lingering_one: 2,
-        calls.more_calls_than_the_limit: 0,
+        calls.more_calls_than_the_limit: 1,
         calls.calls_not_made_again_after_a_takeover: 1,
     },
     SimulatedRun.NONE: {

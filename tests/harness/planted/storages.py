@@ -253,8 +253,12 @@ def what_waits_is_taken_for_done(patch: Patch) -> None:
 
 def what_is_settled_is_taken_for_left(patch: Patch) -> None:
     """The list of offsets done ahead begins at what is settled, though the position is below it: output has not left yet."""
+
+    def faulty(self: OwnedPartition, _: int, unsettled: Sequence[range], read_to: int) -> DoneOffsets:
+        return right(self, self.positions.acknowledged, unsettled, read_to)
+
     right = OwnedPartition._done_beyond
-    patch.setattr(OwnedPartition, "_done_beyond", lambda self, _, unsettled: right(self, self.positions.acknowledged, unsettled))
+    patch.setattr(OwnedPartition, "_done_beyond", faulty)
 
 
 def done_offsets_forgotten(patch: Patch) -> None:
@@ -270,8 +274,8 @@ def done_offsets_forgotten(patch: Patch) -> None:
 def done_offsets_forgotten_by_the_second_crash(patch: Patch) -> None:
     """Offsets are forgotten that were done and that the first replay had not reached."""
 
-    def faulty(self: OwnedPartition, position: int, unsettled: Sequence[range]) -> DoneOffsets:
-        return DoneOffsets(position).advanced(self.read_to, unsettled)
+    def faulty(_: OwnedPartition, position: int, unsettled: Sequence[range], read_to: int) -> DoneOffsets:
+        return DoneOffsets(position).advanced(read_to, unsettled)
 
     patch.setattr(OwnedPartition, "_done_beyond", faulty)
 

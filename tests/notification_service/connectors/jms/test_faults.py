@@ -367,9 +367,10 @@ def test_connections_to_a_frozen_broker_leave_nothing_open(server: ArtemisServer
 
 
 def test_a_source_without_a_connection_waits_instead_of_computing(artemis: ArtemisServer, monkeypatch) -> None:
-    waits: list[float] = []
-    monkeypatch.setattr("notification_service.connectors.jms.source.sleep", waits.append)
-    assert Queues.fresh(artemis).source().poll(1, 300).records == ()
+    waits: list[float | None] = []
+    source = Queues.fresh(artemis).source()
+    monkeypatch.setattr(source._woken, "wait", waits.append)
+    assert source.poll(1, 300).records == ()
     assert waits == [0.3]
 
 

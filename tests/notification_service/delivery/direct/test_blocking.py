@@ -211,6 +211,7 @@ def test_a_key_that_is_blocked_for_longer_than_the_poll_interval_keeps_the_worke
     assert worker.report().problem is None
 
 
+@pytest.mark.nightly("brokers")
 def test_brokers_that_are_away_for_a_while_cost_nothing_but_time(
     struck_server: Callable[..., Any], receiving: ScriptedReceiver
 ) -> None:

@@ -117,7 +117,7 @@ def start_and_wait(processes: Processes) -> None:
         wait_until(lambda: offsets() > before, "more requests")
 
 
-@pytest.mark.parametrize("kills", [1, *at_night("delivery", 4)])
+@pytest.mark.parametrize("kills", at_night("schedules", 1, 4))
 def test_two_workers_that_are_killed_in_the_midst_make_each_tick_once(processes: Processes, kills: int) -> None:
     chance, struck, interrupted = Random(SEED), 0, False
     # A tick is interrupted once at least: the first strikes come at once, and the others at any moment.

@@ -52,6 +52,7 @@ def test_of_what_a_service_let_out_a_line_that_is_gone_is_named(service: Operate
     assert report == json.loads((service.run_directory / "audit" / "summary.json").read_bytes())
 
 
+@pytest.mark.nightly("jobs")
 def test_records_that_left_as_they_came_are_judged_without_a_word_of_payments(service: OperatedService) -> None:
     with (service.directory / "service.conf").open("a") as file:
         file.write(f"""{NOTIFICATION} {{
