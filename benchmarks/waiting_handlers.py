@@ -86,7 +86,7 @@ def answering(latency_ms: int) -> Iterator[None]:
         process.join()
 
 
-def _serve(said: Connection, latency_ms: int) -> None:
+def _serve(port: Connection, latency_ms: int) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while request := await reader.readuntil(b"\r\n\r\n"):
@@ -97,7 +97,7 @@ def _serve(said: Connection, latency_ms: int) -> None:
 
     async def serve() -> None:
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
-        said.send(server.sockets[0].getsockname()[1])
+        port.send(server.sockets[0].getsockname()[1])
         await server.serve_forever()
 
     asyncio.run(serve())

@@ -14,7 +14,6 @@ from resequencer.errors import PermanentError, TransientError, our_mistake
 from resequencer.handler import Handled
 from resequencer.record import Partition
 from resequencer.turn.turn import Turn
-from resequencer.unit import Retry
 
 _MAX_WAITING = 1_000
 """If more units wait for their call to begin, nothing more is read: records come faster than the handler answers."""
@@ -81,13 +80,6 @@ class _Running(NamedTuple):
     call: Call
     began_at: float
 
-    def is_of(self, head: Retry) -> bool:
-        return _is_of(self.call, head)
-
-
-def _is_of(call: Call, head: Retry) -> bool:
-    return (call.envelope.offset, call.attempts) == (head.entry.offset, head.attempts)
-
 
 class Calls:
     """The calls of a worker: at most `limit` side by side, one for each unit, those that wait the longest first.
@@ -138,7 +130,8 @@ class Calls:
             self._cancel(key)
             return
         running, answer = self._running.get(key), self._answered.get(key)
-        if (running is not None and running.is_of(head)) or (answer is not None and _is_of(answer.call, head)):
+        known = running or answer
+        if known is not None and known.call.is_of(head.entry.offset, head.attempts):
             return
         self._answered.pop(key, None)
         self._cancel(key)

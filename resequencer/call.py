@@ -22,6 +22,10 @@ class Call(msgspec.Struct, frozen=True, eq=False):
     now: Instant
     attempts: int = 0
 
+    def is_of(self, offset: int, attempts: int) -> bool:
+        """Whether it is the call of a head at this offset that has made so many attempts."""
+        return (self.envelope.offset, self.attempts) == (offset, attempts)
+
     @property
     def key(self) -> UnitKey:
         return UnitKey(self.envelope.record.origin.partition, self.envelope.unit)

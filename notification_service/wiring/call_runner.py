@@ -135,19 +135,15 @@ class _Steps(Coroutine[Any, Any, Any]):
         self.ended_at = 0.0
 
     def send(self, value: Any) -> Any:
-        self._slot.take(self._event, _HANDLING)
-        try:
-            return self._coroutine.send(value)
-        except BaseException:
-            self.ended_at = monotonic()
-            raise
-        finally:
-            self._slot.clear()
+        return self._step(self._coroutine.send, value)
 
     def throw(self, *error: Any) -> Any:
+        return self._step(self._coroutine.throw, *error)
+
+    def _step(self, advance: Callable[..., Any], *given: Any) -> Any:
         self._slot.take(self._event, _HANDLING)
         try:
-            return self._coroutine.throw(*error)
+            return advance(*given)
         except BaseException:
             self.ended_at = monotonic()
             raise

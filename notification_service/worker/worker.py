@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from threading import Event as Flag
 from threading import Thread
+from time import monotonic
 
 import msgspec
 from msgspec.structs import asdict
@@ -297,9 +298,9 @@ class Worker:
 
     def _finish_calls(self) -> None:
         """Take up what the calls of handlers under way answer, as far as that comes in time. The next owner makes the others."""
-        parts, end = self._get_parts(), self._clock.now() + _FINISH_MS
+        parts, end = self._get_parts(), monotonic() + _FINISH_MS / 1_000
         parts.cycle.is_finishing = True
-        while parts.servers.actors.finish_calls(_LOOK_MS / 1_000) and self._clock.now() < end:
+        while parts.servers.actors.finish_calls(_LOOK_MS / 1_000) and monotonic() < end:
             self._run_cycle()
             self._look_after()
 

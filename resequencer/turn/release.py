@@ -163,7 +163,7 @@ def take_up(turn: Turn, answer: Answer) -> None:
     unit, retry = turn.unit, turn.unit.retry
     if retry is None or not retry.is_called or unit.hold is not None:
         return
-    if (answer.call.envelope.offset, answer.call.attempts) != (retry.entry.offset, retry.attempts):
+    if not answer.call.is_of(retry.entry.offset, retry.attempts):
         return
     _begin_attempt(turn, retry)
     turn.answer = answer

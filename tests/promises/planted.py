@@ -247,7 +247,7 @@ PLANTED = (
         "An answer counts for the attempt that it was called for, and for no other.",
         _CALLS,
         "resequencer/turn/release.py",
-        "if (answer.call.envelope.offset, answer.call.attempts) != (retry.entry.offset, retry.attempts):",
+        "if not answer.call.is_of(retry.entry.offset, retry.attempts):",
         "if answer.call.envelope.offset != retry.entry.offset:",
         ("tests/resequencer/turn/test_calls.py::test_an_answer_of_another_call_has_no_effect",),
     ),
