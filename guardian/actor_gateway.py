@@ -123,12 +123,16 @@ class ActorGateway:
     @_whole
     def arm(self, partition: Partition, waiting: Iterable[tuple[str, Waits]]) -> None:
         """Take over the waiting units of a partition. A unit is loaded only when it is woken or gets an envelope."""
+        called: list[tuple[Instant, str]] = []
         for unit, waits in waiting:
-            key, is_called = UnitKey(partition, unit), waits.kind is WaitKind.CALL
-            # A call that a handler of before did not answer is an attempt of one that does not wait.
-            self._registry.arm(key, replace(waits, kind=WaitKind.RETRY) if is_called and self._calls is None else waits)
-            if is_called and self._calls is not None:
-                self._calls.wait_for(key)
+            if waits.kind is WaitKind.CALL:
+                called.append((waits.since, unit))
+                if self._calls is None:  # A call that a handler of before did not answer is an attempt of one that does not wait.
+                    waits = replace(waits, kind=WaitKind.RETRY)
+            self._registry.arm(UnitKey(partition, unit), waits)
+        if self._calls is not None:
+            for _, unit in sorted(called):
+                self._calls.wait_for(UnitKey(partition, unit))
 
     @_whole
     def drop(self, partition: Partition) -> None:

@@ -126,6 +126,22 @@ def calling() -> Iterator[Callable[..., Calling]]:
 Make = Callable[..., Calling]
 
 
+def test_after_a_takeover_the_units_that_have_waited_longest_are_called_first(calling: Make) -> None:
+    service, names = calling(limit=1), ("c", "a", "b")
+    for name in names:
+        service.cycle(service.envelope(name, 1), after_ms=1_000)
+    service.actors.close()
+    service.runner = Held()
+    service.open(waits=True)
+    service.actors.arm(P0, [(name, service.waiting[UnitKey(P0, name)]) for name in sorted(names)])
+    called = []
+    for _ in names:
+        service.cycle()
+        called.append(service.runner.started[0].envelope.unit)
+        service.answer()
+    assert called == [*names]
+
+
 def test_a_call_that_was_under_way_is_an_attempt_of_a_handler_that_does_not_wait(calling: Make) -> None:
     service = calling()
     service.cycle(service.envelope("u", 1), service.envelope("u", 2))
