@@ -39,21 +39,28 @@ def on_servers(servers: Servers, name: str, lines: list[bytes], rate: float) -> 
 
 def on_files(lines: list[bytes], rate: float) -> Figures:
     expected = len({_notified(line) for line in bare_loop(lines, PARTITION, checked)})
+    return milliseconds(*written_and_seen(lines, rate, expected))
+
+
+def written_and_seen(
+    lines: list[bytes], rate: float, expected: int, *overrides: str
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return when each envelope was written, and when each of so many notifications was seen, by the envelope's id."""
     written: dict[str, float] = {}
     with directory() as place:
         file, output = place / "in" / "partition-0.jsonl", place / "out" / "notifications.jsonl"
         for each in (file, output):
             each.parent.mkdir()
             each.touch()
-        with serving(override("run-directory", place), override("http.enabled", "false")):
-            writing = Thread(target=write, args=(file, lines, rate, written))
+        with serving(override("run-directory", place), override("http.enabled", "false"), *overrides):
+            writing = Thread(target=_write, args=(file, lines, rate, written))
             writing.start()
-            seen = seen_in_file(output, expected)
+            seen = _seen_in_file(output, expected)
             writing.join()
-    return milliseconds(written, seen)
+    return written, seen
 
 
-def write(file: Path, lines: list[bytes], rate: float, written: dict[str, float]) -> None:
+def _write(file: Path, lines: list[bytes], rate: float, written: dict[str, float]) -> None:
     ids = [checked(line, Origin(PARTITION, 0)).envelope_id for line in lines]
     with file.open("ab", buffering=0) as opened:
         for identity, line in steadily(list(zip(ids, lines, strict=True)), rate):
@@ -61,7 +68,7 @@ def write(file: Path, lines: list[bytes], rate: float, written: dict[str, float]
             written[identity] = time.time()
 
 
-def seen_in_file(file: Path, count: int) -> dict[str, float]:
+def _seen_in_file(file: Path, count: int) -> dict[str, float]:
     """Return when each of so many notifications could first be read, by the envelope's id."""
     seen, remainder, give_up = dict[str, float](), b"", time.time() + GIVE_UP_SECONDS
     with file.open("rb", buffering=0) as opened:

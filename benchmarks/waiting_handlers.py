@@ -19,14 +19,15 @@ from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from threading import Thread
 from typing import Any
 
+from benchmarks._bare_loop import checked
 from benchmarks._runner import Case, Figures, Stopwatch, apart, arguments, directory, measure, milliseconds
-from benchmarks._worker import Workload, composed, line_of, made, override, serving
-from benchmarks.latency import seen_in_file, write
+from benchmarks._worker import PARTITION, Workload, composed, made, override
+from benchmarks.latency import written_and_seen
 from notification_service.api import Message
 from notification_service.supervision.stop_signal import StopSignal
+from resequencer.record import Origin
 
 _PORT, _HANGING = "BENCHMARK_PORT", "BENCHMARK_HANGING"
 _HUNG_UNITS = 32
@@ -127,24 +128,15 @@ def _concurrency(count: int) -> str:
 def of_others(workload: Workload, rate: float, *, hangs: bool) -> Figures:
     """Return the milliseconds until the notifications of the units that do not hang."""
     lines = workload.read()
-    units = [(line_of(each).key or b"").decode() for each in lines]
-    hung = list(dict.fromkeys(units))[:_HUNG_UNITS]
+    envelopes = [checked(each, Origin(PARTITION, 0)) for each in lines]
+    hung = list(dict.fromkeys(each.unit for each in envelopes))[:_HUNG_UNITS]
+    notified = {each.envelope_id: each.unit in hung for each in envelopes if each.process_objects}
     os.environ[_HANGING] = " ".join(hung) if hangs else ""
-    written: dict[str, float] = {}
-    with directory() as place:
-        file, output = place / "in" / "partition-0.jsonl", place / "out" / "notifications.jsonl"
-        for each in (file, output):
-            each.parent.mkdir()
-            each.touch()
-        service = ("run-directory", place), ("http.enabled", "false"), ("handler", "benchmarks.waiting_handlers:Beside")
-        limits = override("resequencer.processing-timeout", "10m"), override("resequencer.handling-limit", "20m")
-        idle = override("resequencer.idle-timeout", "30m")
-        with serving(*(override(*each) for each in service), *limits, idle):
-            writing = Thread(target=write, args=(file, lines, rate, written))
-            writing.start()
-            seen = seen_in_file(output, sum(each not in hung for each in units))
-            writing.join()
-    return milliseconds({each: at for each, at in written.items() if each in seen}, seen)
+    of_handler = override("handler", "benchmarks.waiting_handlers:Beside"), override("resequencer.processing-timeout", "10m")
+    limits = override("resequencer.handling-limit", "20m"), override("resequencer.idle-timeout", "30m")
+    expected = sum(not (hangs and is_hung) for is_hung in notified.values())
+    written, seen = written_and_seen(lines, rate, expected, *of_handler, *limits)
+    return milliseconds({each: at for each, at in written.items() if not notified.get(each, True)}, seen)
 
 
 def main() -> None:
