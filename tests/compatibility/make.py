@@ -59,10 +59,10 @@ def make(fixture: Path) -> None:
         with _running(KafkaServer(directory / "kafka-server")) as server:
             keep_positions(server, directory / "kafka.db", fixture / "kafka.json")
         _keep_service(directory / "service", fixture / "service")
-    write_json(fixture / "told.json", _told_by_all(reports))
+    write_json(fixture / "told.json", _notifications_by_all(reports))
 
 
-def _told_by_all(reports: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _notifications_by_all(reports: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """They have written the same history; only the tokens in their headers differ."""
     headers = {name: {number: each.pop("header") for number, each in partitions.items()} for name, partitions in reports.items()}
     assert all(partitions == reports["embedded"] for partitions in reports.values())

@@ -129,7 +129,7 @@ def test_a_chosen_port_that_is_taken_is_a_note_and_the_service_is_ready(tmp_path
             assert started.returncode == 0
             assert service.verb("status").returncode == 0
             note = f"note: the console does not run: 127.0.0.1:{port} is taken"
-            wait_until(lambda: note in service.verb("status").stdout, "it is told")
+            wait_until(lambda: note in service.verb("status").stdout, "the note")
         finally:
             service.verb("stop")
 

@@ -103,5 +103,5 @@ def test_a_ledger_that_cannot_be_used_stops_delivery_and_not_the_service(service
     def problems() -> list[str]:
         return [each["problem"] or "" for each in status(service).get("delivery_workers", [])]
 
-    wait_until(lambda: all("is not available" in each for each in problems()) and len(problems()) == 2, "it is told")
+    wait_until(lambda: all("is not available" in each for each in problems()) and len(problems()) == 2, "the note")
     assert service.stop() == 0

@@ -46,7 +46,7 @@ def test_a_server_that_is_away_is_waited_for_and_that_is_said(
     daemon = new_daemon(f"{RESEQUENCER}.storage-type=redis", f'{REDIS}.url="{server.url}"')
     server.kill()
     beside = daemon.service.begin_verb("start")
-    wait_until(lambda: "unavailable, the service will wait for it: " in _said(daemon, "start.log"), "it is said")
+    wait_until(lambda: "unavailable, the service will wait for it: " in _said(daemon, "start.log"), "the remedy")
     daemon.wait_for(lambda report: report.state is State.STORAGE_UNAVAILABLE, "it is missed")
     server.start()
     assert beside.wait(DEADLINE_SECONDS) == 0

@@ -165,7 +165,7 @@ def test_a_wrong_password_of_kafka_is_waited_for_by_who_runs_and_said_in_the_sta
     daemon = secured(KAFKA_PASSWORD="wrong")
     beside = daemon.service.begin_verb("run")
     remedy = "check security.protocol, sasl.mechanism, sasl.username and sasl.password"
-    daemon.wait_for(lambda report: report.state is State.SOURCE_UNAVAILABLE and remedy in (report.reason or ""), "it is said")
+    daemon.wait_for(lambda report: report.state is State.SOURCE_UNAVAILABLE and remedy in (report.reason or ""), "the remedy")
     assert remedy in daemon.service.verb("status").stdout
     assert daemon.service.verb("stop").returncode == 0
     assert beside.wait(DEADLINE_SECONDS) == 0

@@ -44,9 +44,11 @@ def _find_wrong_number(notification: "Told", before: Sequence[int]) -> str | Non
     if notification.incomplete is None:
         return None
     missing = int(notification.incomplete.removeprefix("sequence:"))
-    return f"is said to lack {notification.incomplete}" if missing >= (notification.sequence or 0) or missing in before else None
+    return (
+        f"is marked to lack {notification.incomplete}" if missing >= (notification.sequence or 0) or missing in before else None
+    )
 
 
 def _find_wrong_part(notification: "Told") -> str | None:
     missing = set() if notification.incomplete is None else {*notification.incomplete.split(",")}
-    return f"is said to lack {notification.incomplete} and holds it" if missing & {*notification.data} else None
+    return f"is marked to lack {notification.incomplete} and holds it" if missing & {*notification.data} else None

@@ -86,8 +86,10 @@ def test_the_calls_of_a_handler_that_waits_are_on_the_overview_and_beside_their_
     assert '<dt>Longest call</dt><dd><a href="/unit?id=u%267">2.1 s</a></dd>' in page
     assert "<dt>Calls that timed out</dt><dd>4</dd>" in page
     assert '2 calls continue after their time-out: <a href="/unit?id=u-1">u-1</a> and 1 more. No other call of' in page
-    told = 'the longest for 2.1 s (<a href="/unit?id=u%267">u&amp;7</a>), 3 waiting to begin, 4 time-outs; 2 calls continue after'
-    assert told in workers
+    calls = (
+        'the longest for 2.1 s (<a href="/unit?id=u%267">u&amp;7</a>), 3 waiting to begin, 4 time-outs; 2 calls continue after'
+    )
+    assert calls in workers
     stopped = client_of(make_sources(tmp_path, report=service_report([report], BEGINNING, is_running=False)))
     assert "continue after" not in stopped.get("/").text + stopped.get("/workers").text
     plain = client_of(make_sources(tmp_path, report=service_report([a_report()], BEGINNING, is_running=True)))
