@@ -44,7 +44,7 @@ def passed(processes: list[subprocess.Popen[str]]) -> set[str]:
     return {line.removeprefix("PASSED ") for line in lines if line.startswith("PASSED ")}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("actors")
 def test_what_passes_on_the_plain_base_passes_on_ours(tmp_path: Path) -> None:
     parts = [_FILES[part::_PARTS] for part in range(_PARTS)]
     on_plain = [start(tmp_path / f"plain{number}", part) for number, part in enumerate(parts)]

@@ -139,6 +139,11 @@ FAMILIES: dict[str, Family] = {
         ("tests/process/test_garbage.py", "tests/guardian/test_actor_system.py", "tests/service/test_promises.py"),
         "a steady load for a minute, and a million actors",
     ),
+    "actors": Family(
+        "Actors behave on our system base as on Thespian's own.",
+        ("tests/guardian/test_actor_system.py", "tests/guardian/test_actor_system_by_thespians_tests.py"),
+        "Thespian's own tests on both bases",
+    ),
     "docs": Family(
         "The commands of a page do what it says.",
         ("tests/docs/test_docs.py",),
