@@ -36,7 +36,7 @@ COMMANDS: dict[str, Command] = {
         "notification_service.commands.check:add_arguments",
     ),
     "console": Command(
-        "serve what operators see: pages, API and metrics by HTTP",
+        "serve pages, API and metrics for operators by HTTP",
         "notification_service.commands.console:console",
         "notification_service.commands.console:add_arguments",
     ),
@@ -46,7 +46,7 @@ COMMANDS: dict[str, Command] = {
         "notification_service.commands.dead_letters:add_arguments",
     ),
     "delivery": Command(
-        "deliver notifications to the receivers, and see and steer the jobs",
+        "deliver notifications to the receivers, and show or change its jobs",
         "notification_service.commands.delivery:delivery",
         "notification_service.commands.delivery:add_arguments",
     ),
@@ -56,7 +56,7 @@ COMMANDS: dict[str, Command] = {
         "notification_service.commands.demo:add_arguments",
     ),
     "groups": Command(
-        "list, show or close the payments of a message",
+        "list, show or close groups: the payments of one message",
         "notification_service.commands.groups:groups",
         "notification_service.commands.groups:add_arguments",
     ),
@@ -98,7 +98,7 @@ COMMANDS: dict[str, Command] = {
         "notification_service.simulator.arguments:add_simulate_arguments",
     ),
     "orders": Command(
-        "list the orders that operators gave, and what came of them",
+        "list the orders of operators, with their outcomes",
         "notification_service.commands.orders:orders",
         "notification_service.commands.orders:add_orders_arguments",
     ),
@@ -108,7 +108,7 @@ COMMANDS: dict[str, Command] = {
         "notification_service.commands.orders:add_partitions_arguments",
     ),
     "region": Command(
-        "show the regions of the workers, or reset one that has failed",
+        "show the regions of the workers (source, units and sinks), or reset one that has failed",
         "notification_service.commands.region:region",
         "notification_service.commands.region:add_region_arguments",
     ),
@@ -118,7 +118,7 @@ COMMANDS: dict[str, Command] = {
         "notification_service.commands.region:add_sink_arguments",
     ),
     "units": Command(
-        "list what waits, show everything about one unit of work, or order what is done with it",
+        "list the units of work that wait, show everything about one, or give an order for it",
         "notification_service.commands.units:units",
         "notification_service.commands.units:add_arguments",
     ),

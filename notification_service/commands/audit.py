@@ -240,7 +240,7 @@ def _print(summary: "AuditSummary", target: Path) -> None:
         orders = summary.orders
         console.print(
             f"{counted(orders.given, 'order')}: {orders.done:,} done, {orders.refused:,} refused, "
-            f"{orders.lost_by_heal:,} lost by a heal, {orders.without_outcome:,} without an outcome",
+            f"{orders.lost_by_heal:,} lost by the storage, {orders.without_outcome:,} without an outcome",
             soft_wrap=True,
         )
     if summary.groups.groups:

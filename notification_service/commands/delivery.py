@@ -82,7 +82,7 @@ def blocked(arguments: Namespace, configuration: Configuration) -> ExitCode:
         sys.stdout.write("nothing is blocked\n")
     of_all = "" if listed == total else f", the first {listed} are shown"
     running = "" if service.holder is not None else "; the service does not run"
-    others = "; workers that `delivery run` has started tell only their logs"
+    others = "; workers that `delivery run` has started write to their logs only"
     say(f"{counted(total, 'blocked record')}{of_all}{running}{others}")
     return ExitCode.DONE
 
@@ -131,7 +131,7 @@ def _add_partition(parser: ArgumentParser) -> None:
 
 def _add_order(parser: ArgumentParser) -> None:
     parser.add_argument("receiver", metavar="RECEIVER")
-    parser.add_argument("--because", required=True, metavar="TEXT", help="why; it is kept with the order")
+    parser.add_argument("--because", required=True, metavar="TEXT", help="the reason; it is stored with the order")
 
 
 def _origin(text: str) -> Origin:
@@ -176,13 +176,25 @@ def add_arguments(parser: ArgumentParser) -> None:
         Subcommand("jobs", "list the jobs, the newest first: counts, and how far each is", run=_jobs),
         Subcommand("show", "show one job", _add_job, _show),
         Subcommand("cancel", "cancel a job: nothing more of it is delivered", _add_job, _cancel),
-        Subcommand("accept-loss", "let a job do without what went of its source before it was read", _add_accept, _accept_loss),
-        Subcommand("retry-failed", "deliver the failed rows of a job again", _add_retry, _retry_failed),
-        Subcommand("errors", "list why rows of a job failed or were rejected", _add_job, _errors),
-        Subcommand("gates", "list the receivers: whether their gates are open, and what waits", run=_gates),
-        Subcommand("open-gate", "open a shut gate now instead of waiting for a probe", _add_receiver, _open_gate),
+        Subcommand(
+            "accept-loss",
+            "let a job continue without the part of its source that was deleted before it was read",
+            _add_accept,
+            _accept_loss,
+        ),
+        Subcommand("retry-failed", "deliver the failed notifications of a job again", _add_retry, _retry_failed),
+        Subcommand("errors", "list why notifications of a job failed or were rejected", _add_job, _errors),
+        Subcommand(
+            "gates", "list the receivers: what waits, and whether they are called (gate open) or not (gate shut)", run=_gates
+        ),
+        Subcommand(
+            "open-gate",
+            "call a receiver again whose gate is shut, before the next call that tries it (probe)",
+            _add_receiver,
+            _open_gate,
+        ),
         Subcommand("waiting", "list what is due first for a receiver, and what it waits for", _add_receiver, _waiting),
-        Subcommand("release", "let a unit that a failed row holds continue", _add_release, _release),
+        Subcommand("release", "let a unit continue that a failed notification holds", _add_release, _release),
         Subcommand(
             "blocked", "list the records that are blocked in topics, as the running service reports them", _add_blocked, blocked
         ),
@@ -275,14 +287,14 @@ def _cancel(arguments: Namespace, ledger: Ledger) -> ExitCode:
 @_with_ledger
 def _accept_loss(arguments: Namespace, ledger: Ledger) -> ExitCode:
     lacks = ledger.accept_loss(arguments.job, getpass.getuser(), arguments.because)
-    say(f"{arguments.job} does without {lacks}")
+    say(f"{arguments.job} continues without {lacks}")
     return ExitCode.DONE
 
 
 @_with_ledger
 def _retry_failed(arguments: Namespace, ledger: Ledger) -> ExitCode:
     done, remaining = ledger.retry_failed(arguments.job, with_late=arguments.late)
-    text = f"{counted(done, 'row')} of {arguments.job} will be delivered again"
+    text = f"{counted(done, 'notification')} of {arguments.job} will be delivered again"
     if remaining:
         text += f"; {remaining} are not, because a later one of the unit was delivered already: --late delivers them all the same"
     say(text)
@@ -294,7 +306,7 @@ def _errors(arguments: Namespace, ledger: Ledger) -> ExitCode:
     found = ledger.errors(arguments.job, _MAX_ERRORS)
     job = ledger.find_job(arguments.job)
     if job is not None and job.failed + job.rejected > len(found) == _MAX_ERRORS:
-        say(f"{job.failed} rows have failed and {job.rejected} were rejected; these are the first {_MAX_ERRORS}")
+        say(f"{job.failed} notifications have failed and {job.rejected} were rejected; these are the first {_MAX_ERRORS}")
     return _list(arguments, found, error_line, "error")
 
 
@@ -314,7 +326,7 @@ def _open_gate(arguments: Namespace, ledger: Ledger) -> ExitCode:
 def _waiting(arguments: Namespace, ledger: Ledger) -> ExitCode:
     found = ledger.waiting(_known(arguments, ledger), _MAX_WAITING)
     for unit, row in ledger.held(arguments.receiver, _MAX_HELD):
-        say(f"unit {unit} is held by row {row}, which failed")
+        say(f"unit {unit} is held by its failed notification, row {row} of the ledger")
     return _list(arguments, found, lambda each: (
         f"{each.unit}  {each.status}{f' ({each.mode})' if each.mode else ''}  {each.step} due {instant_text(each.due_at)}"
         f"  attempts {each.attempts}  job {each.job}{f'  {each.error}' if each.error else ''}"
@@ -416,7 +428,7 @@ def _add_job(parser: ArgumentParser) -> None:
 
 def _add_accept(parser: ArgumentParser) -> None:
     _add_job(parser)
-    parser.add_argument("--because", required=True, metavar="TEXT", help="why; it is kept with the job")
+    parser.add_argument("--because", required=True, metavar="TEXT", help="the reason; it is stored with the job")
 
 
 def _add_retry(parser: ArgumentParser) -> None:

@@ -68,7 +68,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser,
         Subcommand("list", "list the groups: the payments of a message, and how many are through", _add_list),
         Subcommand("show", "show one group, and where its first payments are", _add_key),
-        Subcommand("close", "end a group that cannot complete: it is reported as it is", _add_close),
+        Subcommand("close", "end a group that cannot complete: the report shows it as it is now", _add_close),
         Subcommand("run", "count in the foreground until SIGTERM; the service does so by itself", _add_run),
         is_required=True,
     )
@@ -173,4 +173,4 @@ def _add_key(parser: ArgumentParser) -> None:
 
 def _add_close(parser: ArgumentParser) -> None:
     _add_key(parser)
-    parser.add_argument("--because", required=True, metavar="TEXT", help="why; the report and the group say it")
+    parser.add_argument("--because", required=True, metavar="TEXT", help="the reason; the report and the group show it")

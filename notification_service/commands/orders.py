@@ -44,8 +44,8 @@ UNIT_ORDERS = (
 )
 
 _SUMMARIES = {
-    OrderKind.RELEASE: "order that what waits in a unit is released now, as at its deadline",
-    OrderKind.SKIP: "order that the lowest missing number of a unit is given up",
+    OrderKind.RELEASE: "order that the waiting envelopes of a unit are sent now, as at its deadline",
+    OrderKind.SKIP: "order that a unit no longer waits for its lowest missing number",
     OrderKind.HOLD: "order that nothing of a unit is handled for a time",
     OrderKind.RESUME: "order that a held unit continues",
     OrderKind.EXTEND: "order another deadline for a unit",
@@ -244,7 +244,7 @@ def _add_because(parser: ArgumentParser) -> None:
 
 def _reason(text: str) -> str:
     if not text.strip() or len(text) > 1_000:
-        raise ArgumentTypeError("say why, in 1 to 1000 characters")
+        raise ArgumentTypeError("give a reason of 1 to 1000 characters")
     return text
 
 

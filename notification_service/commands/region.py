@@ -51,7 +51,7 @@ def add_region_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of `region`."""
     add_subcommands(
         parser,
-        Subcommand("show", "the state of each worker's region, its last durations, and its participants"),
+        Subcommand("show", "the state of each worker's region, its last durations, and its participants: source and sinks"),
         Subcommand("reset", "let a failed region go back to its last checkpoint and begin again", _add_reset),
         is_required=True,
     )
@@ -68,7 +68,7 @@ def region_lines(shown: Sequence[ShownRegion]) -> Iterator[str]:
             continue
         yield from (f"worker {each.slot}: {_participant(one)}" for one in each.region.participants)
         if each.region.failure is not None:
-            yield f"worker {each.slot}: failed last at {each.region.failed_at}: {each.region.failed}: {each.region.failure}"
+            yield f"worker {each.slot}: last failure at {each.region.failed_at}: {each.region.failed}: {each.region.failure}"
 
 
 def _show_region(arguments: Namespace) -> ExitCode:
@@ -227,7 +227,7 @@ def _read(attribute: Attribute, text: str) -> str | int:
         if attribute.name == "url" and urlsplit(text).username is not None:
             raise ConfigurationError(attribute.option, f"has a login, which others could read; set {_KEYS}.user and password")
     except (Mismatch, ValueError):
-        raise ConfigurationError(attribute.option, f"is refused; {attribute.takes.expects} is expected") from None
+        raise ConfigurationError(attribute.option, f"is refused; expected: {attribute.takes.expects}") from None
     return value if isinstance(value, int) else str(value)
 
 

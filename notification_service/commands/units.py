@@ -89,15 +89,27 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def _add_list(parser: ArgumentParser) -> None:
-    parser.add_argument("beginning", nargs="?", default="", metavar="ID", help="only units whose ids begin so")
-    parser.add_argument("--for", dest="waits_for", default="", metavar="TEXT", help="only those that wait for what begins so")
-    kinds = [each.value for each in WaitKind]
-    parser.add_argument("--kind", choices=kinds, default="", help="only those that wait so; call: whose handler is called")
-    parser.add_argument("--partition", type=read_partition, metavar="TOPIC-N", help="only those of this partition")
+    parser.add_argument("beginning", nargs="?", default="", metavar="ID", help="only units whose ids begin with this text")
     parser.add_argument(
-        "--older-than", type=duration(_AGE), default=0, metavar="DURATION", help="only those that wait for so long: 10m"
+        "--for",
+        dest="waits_for",
+        default="",
+        metavar="TEXT",
+        help="only units that wait for something that begins with TEXT, such as sequence",
     )
-    parser.add_argument("--limit", type=int, default=_LIMIT, metavar="N", help=f"so many at most; default: {_LIMIT}")
+    kinds = [each.value for each in WaitKind]
+    parser.add_argument(
+        "--kind", choices=kinds, default="", help="only units with this kind of wait; call: their handler is called now"
+    )
+    parser.add_argument("--partition", type=read_partition, metavar="TOPIC-N", help="only units of this partition")
+    parser.add_argument(
+        "--older-than",
+        type=duration(_AGE),
+        default=0,
+        metavar="DURATION",
+        help="only units that have waited at least this long: 10m",
+    )
+    parser.add_argument("--limit", type=int, default=_LIMIT, metavar="N", help=f"show at most N units; default: {_LIMIT}")
 
 
 def _add_show(parser: ArgumentParser) -> None:
@@ -231,12 +243,12 @@ def story_lines(story: UnitStory) -> Iterator[str]:
         yield from _state_lines(story)
     yield from _published_lines(story)
     yield from (f"order: {order_line(each)}" for each in story.found_orders)
-    yield from () if story.orders is None else (f"orders read: {story.orders.searched}",)
+    yield from () if story.orders is None else (f"orders searched: {story.orders.searched}",)
     yield from (
         f"dead letter: {each.number}  {each.state}  {each.reason}  at {each.at}: {each.error}"
         for each in story.dead_letters.found
     )
-    yield f"dead letters read: {story.dead_letters.searched}"
+    yield f"dead letters searched: {story.dead_letters.searched}"
 
 
 def _state_lines(story: UnitStory) -> Iterator[str]:
@@ -274,12 +286,12 @@ def _state_lines(story: UnitStory) -> Iterator[str]:
 def _published_lines(story: UnitStory) -> Iterator[str]:
     for gap in story.incomplete:
         more = f" ({counted(gap.notifications, 'notification')})" if gap.notifications > 1 else ""
-        yield f"left incomplete: {'' if gap.at is None else f'at {gap.at}, '}without {gap.missing}{more}"
+        yield f"sent incomplete: {'' if gap.at is None else f'at {gap.at}, '}without {gap.missing}{more}"
     for each in story.left.found:
         marks = f"  {', '.join(each.marks)}" if each.marks else ""
         what = f"{each.event}  {each.flow}  {each.status or '-'}" if each.event else each.notification_id
-        yield f"left: {each.created_at or '-'}  {what}  {each.position}{marks}"
-    yield f"notifications read: {story.left.searched}"
+        yield f"sent: {each.created_at or '-'}  {what}  {each.position}{marks}"
+    yield f"notifications searched: {story.left.searched}"
 
 
 class Telling(msgspec.Struct, frozen=True):

@@ -79,7 +79,7 @@ def parse_text(text: str, name: str, *, where: str, directory: Path | None = Non
         try:
             tree = ConfigFactory.parse_string(text, None if directory is None else str(directory), resolve=False)
             if not isinstance(tree, ConfigTree):
-                raise ConfigurationError(includes.current, "is a list; keys and values are expected")
+                raise ConfigurationError(includes.current, "is a list; expected: keys and values")
             _spread_quoted_keys(tree, includes.current)
             leaves = {path: value if _may_vanish(value) else None for path, value in _leaves(tree, "")}
         except RecursionError as error:

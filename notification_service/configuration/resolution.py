@@ -66,7 +66,7 @@ def unknown_keys(resolved: Resolved, schema: Schema) -> Iterator[ConfigurationEr
         if around is None:
             yield ConfigurationError(path, _unknown(path, raw, find_nearest(path, schema.keys), schema))
         elif around not in resolved.values:
-            yield ConfigurationError(around, f"is a section with keys; {schema.keys[around].expects} is expected")
+            yield ConfigurationError(around, f"is a section with keys; expected: {schema.keys[around].expects}")
 
 
 def _is_variable(path: str, variables: frozenset[str]) -> bool:
@@ -228,7 +228,7 @@ def _mismatch(path: str, raw: Plain, expected: ValueType, why: str) -> str:
         options = {each.casefold(): each for each in expected.options}
         if nearest := find_nearest(raw.casefold(), options):
             hint = f"; did you mean {options[nearest]}?"
-    return f"{shown_value(path, raw, expected)} is refused; {expected.expects} is expected{hint}"
+    return f"{shown_value(path, raw, expected)} is refused; expected: {expected.expects}{hint}"
 
 
 def _wrong_options(options: Mapping[str, Plain]) -> Iterator[ConfigurationError]:

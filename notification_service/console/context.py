@@ -268,7 +268,7 @@ def read_body(request: Request, wanted: type[Taken]) -> Taken:
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body is {shown(kind)}; application/json is expected")
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body is {shown(kind)}; expected: application/json")
     try:
         given = msgspec.json.decode(request.state.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -300,14 +300,14 @@ def _number(name: str, text: str, kind: Any) -> Any:
     try:
         return msgspec.convert(text if text.isascii() and text.isdigit() else "", kind, strict=False)
     except msgspec.ValidationError as error:
-        raise _bad(f"{name} is {shown(text)}; a number is expected") from error
+        raise _bad(f"{name} is {shown(text)}; expected: a number") from error
 
 
 def reason_of(because: str) -> str:
     """Return the reason as it is kept. Raises HTTPException (400) if none is given."""
     reason = because.strip()[:MAX_REASON]
     if not reason:
-        raise _bad("say why (because); the reason is kept with your name")
+        raise _bad("give a reason (because); it is stored with your name")
     return reason
 
 
@@ -316,7 +316,7 @@ def read_instant(name: str, text: str) -> Instant | None:
     try:
         return instant_of(text) if text else None
     except ValueError as error:
-        raise _bad(f"{name} is {shown(text)}; an instant such as 2026-03-28T23:33:55Z is expected") from error
+        raise _bad(f"{name} is {shown(text)}; expected: an instant such as 2026-03-28T23:33:55Z") from error
 
 
 def _problem(error: msgspec.ValidationError, given: dict[str, Any]) -> str:

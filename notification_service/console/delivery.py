@@ -177,7 +177,7 @@ class JobQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JobAnswer(msgspec.Struct, frozen=True):
-    """A job, and why rows of it failed or were rejected, the oldest rows first."""
+    """A job, and why notifications of it failed or were rejected, the oldest rows first."""
 
     job: Job
     errors: tuple[RowError, ...]
@@ -290,10 +290,21 @@ def _ledger_changes(console: Console) -> list[Operation]:
         return Changed()
 
     return [
-        change_of("/delivery/cancel", "cancel-job", cancel, Changed, "Deliver nothing more of a job", JobName),
-        change_of("/delivery/accept-loss", "accept-loss", accept, Changed, "Do without what is missing of a source", AcceptLoss),
-        change_of("/delivery/retry-failed", "retry-failed", retry, Changed, "Deliver the failed rows again", RetryFailed),
-        change_of("/delivery/open-gate", "open-gate", open_gate, Changed, "Open a shut gate now", ReceiverName),
+        change_of("/delivery/cancel", "cancel-job", cancel, Changed, "Cancel a job: nothing more of it is delivered", JobName),
+        change_of(
+            "/delivery/accept-loss",
+            "accept-loss",
+            accept,
+            Changed,
+            "Continue a job without the part of its source that is missing",
+            AcceptLoss,
+        ),
+        change_of(
+            "/delivery/retry-failed", "retry-failed", retry, Changed, "Deliver the failed notifications again", RetryFailed
+        ),
+        change_of(
+            "/delivery/open-gate", "open-gate", open_gate, Changed, "Call a receiver again now: open its shut gate", ReceiverName
+        ),
         change_of("/delivery/release", "release-unit", release, Changed, "Let a held unit continue", HeldUnit),
     ]
 
@@ -373,8 +384,14 @@ def delivery_operations(console: Console) -> list[Operation]:
 
     summary = "What waits for a receiver"
     return [
-        Operation("/delivery", "delivery", delivery, DeliveryAnswer, "The gates of the receivers, and the jobs"),
-        Operation("/delivery/job", "delivery-job", job, JobAnswer, "A job, and why rows of it failed", JobQuery),
+        Operation(
+            "/delivery",
+            "delivery",
+            delivery,
+            DeliveryAnswer,
+            "The receivers with their gates (whether they are called), and the jobs",
+        ),
+        Operation("/delivery/job", "delivery-job", job, JobAnswer, "A job, and why notifications of it failed", JobQuery),
         Operation("/delivery/receiver", "delivery-receiver", receiver, ReceiverAnswer, summary, ReceiverQuery),
         *_ledger_changes(console),
         *_topic_changes(console),

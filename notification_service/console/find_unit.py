@@ -58,7 +58,7 @@ def called_text(milliseconds: int) -> str:
 
 _NEXT = {
     "deadline": ("its deadline {was} {at}", "At {at} it is released, even if nothing came."),
-    WINDOW: ("its window {was} over at {at}", "At {at} its window ends, and what waits leaves in order."),
+    WINDOW: ("its window {was} over at {at}", "At {at} its window ends, and what waits is sent in order."),
     "retry": ("its next attempt {was} due at {at}", "The next attempt is due at {at}."),
     "dependency": ("the next call of this server {was} due at {at}", "This server is called again at {at}."),
     "held": ("its hold {was} over at {at}", "An operator holds it until {at}; then it continues by itself."),

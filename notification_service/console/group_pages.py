@@ -376,7 +376,7 @@ def group_operations(console: Console) -> list[Operation]:
         try:
             after = place_of(last) if last else None
         except NoPlace as error:
-            raise HTTPException(400, f"after is {shown(last[:100])}; the id of an event is expected") from error
+            raise HTTPException(400, f"after is {shown(last[:100])}; expected: the id of an event") from error
         events = stream(ours.feed, after, ours.watch.look if query.progress == "true" else None)
         return EventStream(console.listening.counted(events))
 

@@ -131,12 +131,15 @@ class KindText(NamedTuple):
 
 TEXTS = {
     OrderKind.RELEASE: KindText(
-        "Release", "What waits is sent now, as at the deadline. Its notifications are marked incomplete and released-by."
+        "Release",
+        "The waiting envelopes are sent now, as at the deadline. Their notifications are marked incomplete and released-by.",
     ),
-    OrderKind.SKIP: KindText("Skip", "The lowest missing number is given up. What waited for it continues, with the same marks."),
+    OrderKind.SKIP: KindText(
+        "Skip", "The unit no longer waits for the lowest missing number. What follows is marked incomplete and released-by."
+    ),
     OrderKind.HOLD: KindText("Hold", "Nothing of the unit is handled until the time is over. Its deadline does not run."),
     OrderKind.RESUME: KindText("Resume", "The hold ends, and the unit continues."),
-    OrderKind.EXTEND: KindText("Extend", "What waits gets another deadline, at most 24 hours from now."),
+    OrderKind.EXTEND: KindText("Extend", "The waiting envelopes get another deadline, at most 24 hours from now."),
     OrderKind.RETRY: KindText("Retry", "The attempt that is due later is made now."),
     OrderKind.DEAD_LETTER: KindText(
         "Dead-letter", "The envelope becomes a dead letter. If it is not under retry, its number stays missing."
@@ -338,7 +341,7 @@ def order_operations(console: Console) -> list[Operation]:
     def order(request: Request, new: NewOrder) -> Given:
         partition = Partition.find(new.partition)
         if partition is None:
-            raise HTTPException(400, f"partition is {shown(new.partition)}; a topic and a number, such as EVENTS-0, is expected")
+            raise HTTPException(400, f"partition is {shown(new.partition)}; expected: a topic and a number, such as EVENTS-0")
         wish = Wish(new.order, new.because, new.for_ms, _find_instant("until", new.until), new.position, new.despite_backlog)
         since = _find_instant("since", new.since)
         seen = None if new.waits_for is None or since is None else (new.waits_for, since)

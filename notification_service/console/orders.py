@@ -145,7 +145,7 @@ def make_order(wish: Wish, by: str, now: Instant, order_id: str, unit: str | Non
         NotGiven: Something that the kind needs is missing.
     """
     if not wish.because.strip():
-        raise NotGiven("say why: the reason is stored with the order")
+        raise NotGiven("give a reason; it is stored with the order")
     order = Order(
         id=order_id,
         kind=wish.kind,

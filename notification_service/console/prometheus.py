@@ -75,10 +75,10 @@ COUNTERS = {
     "timeouts": ("attempts_timed_out", "Calls of a handler that waits which processing-timeout ended."),
     "unmatched": ("process_objects_unmatched", "Process objects that the settings do not know."),
     "suppressed": ("process_objects_suppressed", "Process objects for which no notification is wanted."),
-    "facts": ("facts", "Facts that were let out: statuses of payments, notified or not."),
+    "facts": ("facts", "Facts that were committed: statuses of payments for the counts of groups, notified or not."),
     "released_units": ("units_released", "Stashes that were released at a deadline or a bound."),
     "publications_refused": ("publications_refused", "Publications that were refused because the group had rebalanced."),
-    "heals": ("heals", "Partitions for which the storage did not know the commit that the position refers to."),
+    "heals": ("heals", "Heals: a storage had lost the state of a partition, and its records were read again."),
     "ownership_lost": ("partitions_lost", "Partitions that another worker took over while this one held them."),
 }
 """By the name of the count in a report (docs/operations.md)."""
@@ -87,7 +87,7 @@ _HISTOGRAMS = {
     "stash_wait": ("stash_wait_seconds", "Time that an envelope was stashed until it was handled or became a dead letter."),
     "record_to_publication": (
         "record_to_publication_seconds",
-        "Time from a record's timestamp until what its cycle let out was published; on Kafka only.",
+        "Time from a record's timestamp until the output of its cycle was published; on Kafka only.",
     ),
     "storage_commit": ("storage_commit_seconds", "Time of a partition's commit, including retries."),
     "publication": ("publication_seconds", "Time of a publication, including retries."),
@@ -170,7 +170,13 @@ METRICS: tuple[Described, ...] = (
         "hung (handling-limit), record (in flight), told (by an operator).",
         lambda worker: [((cause,), count) for cause, count in worker.report.restart_causes.items()],
     ),
-    Described("region_state", "gauge", ("state",), "1 for the state of the worker's region, 0 for the others.", _region_state),
+    Described(
+        "region_state",
+        "gauge",
+        ("state",),
+        "1 for the state of the worker's region (its source, units and sinks), 0 for the others.",
+        _region_state,
+    ),
     Described(
         "region_intervals",
         "counter",
@@ -259,7 +265,7 @@ METRICS: tuple[Described, ...] = (
     ),
     _of_partition(
         "partition_held_timestamp_seconds",
-        "Since when that offset holds the position back.",
+        "Since when an offset holds the acknowledged position back.",
         lambda each: _seconds_of(each.held_since),
     ),
     Described(
@@ -343,19 +349,28 @@ DELIVERY_WORKERS = (
     "How many delivery workers of the service deliver; absent where no receiver is configured.",
 )
 GATE_METRICS: Mapping[str, tuple[str, Callable[[GateStatus], float | None]]] = {
-    "delivery_gate_open": ("1 while the gate of the receiver is open, 0 while it is shut.", lambda each: int(each.is_open)),
-    "delivery_rows_waiting": ("Rows of the ledger that are not delivered yet.", lambda each: each.waiting),
+    "delivery_gate_open": (
+        "1 while the receiver is called (gate open), 0 while it sleeps or cannot be reached (gate shut).",
+        lambda each: int(each.is_open),
+    ),
+    "delivery_rows_waiting": (
+        "Notifications in the ledger, the database of deliveries, that are not delivered yet.",
+        lambda each: each.waiting,
+    ),
     "delivery_rows_failed": (
-        "Rows of the ledger that have failed, until they are delivered again or deleted.",
+        "Notifications in the ledger that have failed, until they are delivered again or deleted.",
         lambda each: each.failed,
     ),
-    "delivery_units_held": ("Units that wait for a person, because a row of them has failed.", lambda each: each.held_units),
+    "delivery_units_held": (
+        "Units that wait for a person, because a notification of them has failed.",
+        lambda each: each.held_units,
+    ),
     "delivery_jobs_stalled": (
         "Jobs that take nothing in although their source was not read to the end.",
         lambda each: each.stalled_jobs,
     ),
     "delivery_jobs_missing": (
-        "Jobs that lack a part of their source, which went before it was read, until an operator accepts the loss.",
+        "Jobs that lack a part of their source, which was deleted before it was read, until an operator accepts the loss.",
         lambda each: each.missing_jobs,
     ),
     "delivery_intake_age_seconds": (
@@ -364,15 +379,15 @@ GATE_METRICS: Mapping[str, tuple[str, Callable[[GateStatus], float | None]]] = {
     ),
 }
 """Gauges with the label `receiver`, as the delivery workers reported them last. Workers with one ledger report the same."""
-RETRIES = ("delivery_rows_retried", "How often rows that the ledger holds were to be called for again, by the mode of the retry.")
+RETRIES = ("delivery_rows_retried", "How often notifications in the ledger were to be delivered again, by the mode of the retry.")
 """A gauge with the labels `receiver` and `mode`: the ledger forgets rows."""
 TOPIC_METRICS: Mapping[str, tuple[str, Callable[[Sequence[DeliveredPartition]], float | None]]] = {
     "delivery_topic_lag_offsets": (
-        "Offsets of the topics of a receiver without ledger, from the positions to the ends.",
+        "Unread offsets of the topics of a receiver that is delivered to straight from topics.",
         lambda partitions: sum(max(0, each.end - each.position) for each in partitions),
     ),
     "delivery_records_blocked": (
-        "Records that were read, and of which a call has failed.",
+        "Records that were read and for which a call has failed.",
         lambda partitions: sum(each.blocked for each in partitions),
     ),
     "delivery_oldest_open_timestamp_seconds": (
@@ -382,7 +397,7 @@ TOPIC_METRICS: Mapping[str, tuple[str, Callable[[Sequence[DeliveredPartition]], 
         ),
     ),
     "delivery_partitions_paused": (
-        "Partitions that are read no further, because too much is blocked or because a person has to act.",
+        "Partitions that are not read now, because too much is blocked or because a person has to act.",
         lambda partitions: sum(each.pause is not None or each.problem is not None for each in partitions),
     ),
 }
@@ -395,7 +410,7 @@ SCHEDULE_METRICS: Mapping[str, tuple[str, Callable[[ScheduleStatus], float | Non
     ),
     "schedule_requests": ("Requests that the schedule has made since it began.", lambda each: each.total),
     "schedule_ticks_waiting": (
-        "The requests that wait for the receiver of the ledger: as many as so many ticks of the schedule make.",
+        "The requests that wait for the receiver, as a number of ticks of the schedule.",
         lambda each: each.ticks_waiting,
     ),
 }
@@ -534,7 +549,7 @@ GROUPS = ("groups", "Groups by their state, as they were within the last minutes
 """A gauge with the label `state`."""
 GROUP_GAUGES: Mapping[str, tuple[str, Callable[[GroupTotals], float | None]]] = {
     "groups_with_problems": (
-        "Groups that are not through and cannot complete by themselves; absent as above.",
+        "Groups that are not through and cannot complete by themselves; absent while they cannot be read.",
         lambda each: each.with_problems,
     ),
     "groups_oldest_open_timestamp_seconds": (

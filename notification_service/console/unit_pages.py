@@ -236,14 +236,14 @@ def unit_operations(console: Console) -> list[Operation]:
             found = console.waiting.ask(wanted, query.after or None, query.limit)
         except BadPlace as error:
             raise HTTPException(
-                HTTPStatus.BAD_REQUEST, f"after is {shown(query.after)}; that of an answer is expected"
+                HTTPStatus.BAD_REQUEST, f"after is {shown(query.after)}; expected: the after of an answer"
             ) from error
         return _units_answer(found, None if console.waiting.is_stored else NOT_STORED)
 
     def unit(request: Request, query: UnitQuery) -> UnitStory:
         partition = Partition.find(query.partition)
         if query.partition and partition is None:
-            problem = f"partition is {shown(query.partition)}; a topic and a number, such as EVENTS-0, is expected"
+            problem = f"partition is {shown(query.partition)}; expected: a topic and a number, such as EVENTS-0"
             raise HTTPException(HTTPStatus.BAD_REQUEST, problem)
         return story_for_person(identity_of(request), story_for(console, query.id, partition, is_all=query.all == "true"))
 

@@ -212,7 +212,7 @@ def _add_time(parser: ArgumentParser) -> None:
         "--bursts",
         type=bursts,
         metavar="N/SECONDS",
-        help="N envelopes, then so many seconds of silence, and again (no envelope moves to another burst)",
+        help="N envelopes, then this many seconds without any, and again (no envelope moves to another burst)",
     )
     group.add_argument(
         "--backlog",

@@ -79,7 +79,7 @@ def _database(parts: SplitResult) -> int:
     if (parts.query and (key != "db" or parts.scheme != "unix")) or parts.fragment:
         raise ValueError("has options behind ? or #; only unix://…?db=N is allowed, TLS and time-outs have keys of their own")
     if text and not text.isdecimal():
-        raise ValueError(f"names the database {text!r}; a number is expected")
+        raise ValueError(f"names the database {text!r}; expected: a number")
     return int(text or 0)
 
 
@@ -88,9 +88,9 @@ def _address(text: str) -> Address:
     try:
         port = parts.port
     except ValueError as error:
-        raise ValueError(f"has an invalid port in {text!r}: a number up to 65535 is expected") from error
+        raise ValueError(f"has an invalid port in {text!r}; expected: a number up to 65535") from error
     if not parts.hostname:
-        raise ValueError("has no host where one is expected")
+        raise ValueError("has no host")
     return parts.hostname, port or _PORT
 
 

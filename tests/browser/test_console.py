@@ -178,7 +178,7 @@ def test_a_blocked_record_of_a_topic_is_skipped_and_is_a_dead_letter_of_its_rece
     visit.page.get_by_role("link", name=BANK, exact=True).click()
     visit.page.wait_for_url("**/delivery/topics**")
     skip = visit.page.locator("form", has_text="Skip").filter(has_not=visit.page.locator("select")).first
-    skip.get_by_label("Because").fill("the account is closed")
+    skip.get_by_label("Reason").fill("the account is closed")
     place = skip.get_by_role("button").inner_text().removeprefix("Skip ")
     skip.get_by_role("button").click()
     visit.page.wait_for_url("**/delivery/skip")

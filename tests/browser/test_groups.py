@@ -116,7 +116,7 @@ def test_a_group_is_found_paged_through_and_closed_by_keyboard(visit: Visit, sta
     visit.tab_to("link", "Close the group …")
     visit.press("Enter")
     visit.page.wait_for_url("**/closing")
-    visit.page.get_by_label("Because").fill("the sender told us")
+    visit.page.get_by_label("Reason").fill("the sender told us")
     visit.tab_to("button", "Close the group")
     visit.press("Enter")
     visit.page.wait_for_url(f"**/groups/{ODD}")

@@ -47,7 +47,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 def _order(visit: Visit, unit: str, kind: str, button: str, fill: Callable[[Visit], None] = lambda _: None) -> None:
     visit.open(f"/unit?{urlencode({'id': unit})}")
     visit.page.locator("section[aria-labelledby=orders]").get_by_role("link", name=kind, exact=True).click()
-    visit.page.get_by_label("Because").fill(f"because of {unit}")
+    visit.page.get_by_label("Reason").fill(f"because of {unit}")
     fill(visit)
     visit.page.get_by_role("button", name=button).click()
     visit.page.wait_for_url("**#order-*")
@@ -69,7 +69,7 @@ def test_each_order_is_given_and_its_outcome_shown(browser: Browser, daemon: Dae
         _order(visit, HOSTILE, "Release", "Release")
         visit.open("/unit?id=taken-out")
         visit.page.get_by_role("link", name="dead-letter", exact=True).click()
-        visit.page.get_by_label("Because").fill("it is wrong")
+        visit.page.get_by_label("Reason").fill("it is wrong")
         visit.page.get_by_role("button", name="Dead-letter").click()
         done = ("done: released 1 envelope", "done: skipped sequence:1", "done: the envelope is a dead letter")
         expected = (*done, "is not within 24 h")
@@ -88,7 +88,7 @@ def test_a_partition_is_paused_and_resumed(browser: Browser, daemon: Daemon) -> 
         for link, button, text in (("pause", "Pause", "is paused by local"), ("resume", "Resume", f"pause {PARTITION}")):
             visit.open("/partitions")
             visit.page.get_by_role("link", name=f"{link} {PARTITION}").click()
-            visit.page.get_by_label("Because").fill("a look")
+            visit.page.get_by_label("Reason").fill("a look")
             visit.page.get_by_role("button", name=button).click()
             wait_until(lambda text=text: (visit.open("/partitions"), text in visit.main)[1], text)
 
@@ -168,7 +168,7 @@ def _edit_with_approval(browser: Browser, daemon: Daemon, address: str) -> None:
         letter = visit.page.url[visit.page.url.index("/dead-letter?") :]
         visit.page.get_by_text("Edit and send again").click()
         visit.page.get_by_label("The whole corrected value").fill(sound.value.decode())
-        visit.page.locator("#edit").get_by_label("Because").fill("the producer cut it")
+        visit.page.locator("#edit").get_by_label("Reason").fill("the producer cut it")
         visit.page.locator("#edit").get_by_role("button").click()
         wait_until(lambda: (visit.open(letter), "edit-proposed" in visit.main)[1], "it is proposed")
         assert visit.page.get_by_role("button", name="Approve and send").count() == 0

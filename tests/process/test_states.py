@@ -97,7 +97,7 @@ def test_ready(service: OperatedService) -> None:
         "units: 2 active, 1 waiting with 1 stashed envelope",
         "records 3, handled 2, duplicates 0, released units 0, dead letters 0",
         "notifications 2: ACTC 1, RCVD 1",
-        f"IPF_PROCESSING_DATA-0: read to {end}, 0 behind, acknowledged {end}, 0 to leave",
+        f"IPF_PROCESSING_DATA-0: read to {end}, 0 behind, acknowledged {end}, 0 to publish",
         "waits since T: uow-2 for sequence:1 (1 stashed, deadline at T)",
     ]
 

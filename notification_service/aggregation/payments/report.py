@@ -26,6 +26,7 @@ from notification_service.payments.iso20022.codes import ACCEPTED_STATUSES, GROU
 from notification_service.payments.iso20022.pain002_schema import REPORT, render_report_xml
 from resequencer.clock import Instant, instant_text
 from resequencer.notification import group_report_id
+from resequencer.printable import counted
 
 _ENDED_WITHOUT = frozenset({"RJCT", "CANC"})
 _SETTLED = frozenset({"ACSC", "ACCC"})
@@ -81,7 +82,7 @@ def find_problems(head: Head) -> dict[Problem, str]:
     if contradictions:
         found[Problem.CONTRADICTORY_TOTAL] = ", and ".join(contradictions)
     if head.total is not None and head.members > head.total:
-        found[Problem.EXCEEDED] = f"the message says that it has {head.total} payments, and {head.members} have come"
+        found[Problem.EXCEEDED] = f"the message says that it has {counted(head.total, 'payment')}, and {head.members:,} came"
     difference = _control_sum_difference(head)
     if difference is not None:
         found[Problem.CONTROL_SUM] = difference
@@ -125,7 +126,7 @@ def _contradiction(instruction: Instruction, *, is_all_there: bool) -> str | Non
     number, control_sum, total = instruction.OrgnlNbOfTxs, instruction.OrgnlCtrlSum, instruction.total
     members = sum(instruction.counts.values())
     if number is not None and (members > int(number) or (is_all_there and members != int(number))):
-        return f"says that it has {number} payments, and {members} have come"
+        return f"says that it has {counted(int(number), 'payment')}, and {members:,} came"
     is_summed = is_all_there and total is not None and not instruction.unknown
     if control_sum is not None and is_summed and Decimal(total or "") != Decimal(control_sum):
         return f"says the sum {control_sum}, and its payments have {total}"

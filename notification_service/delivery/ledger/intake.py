@@ -123,7 +123,7 @@ def accept_loss(database: Database, job: str, by: str, because: str) -> str:
         JobRefused: There is no such job, nothing of its source is missing, or there is no reason.
     """
     if not because.strip():
-        raise JobRefused("say why; the reason is kept with the job")
+        raise JobRefused("give a reason; it is stored with the job")
     with database.write() as connection:
         get_job(connection, job)
         found = connection.execute(select(JOBS).where(JOBS.c.id == job).with_for_update()).mappings().one()

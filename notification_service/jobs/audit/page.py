@@ -179,7 +179,7 @@ def _figures(summary: AuditSummary) -> str:
     if summary.orders.given:
         orders = summary.orders
         figures |= {"orders": orders.given, "orders done": orders.done, "orders refused": orders.refused}
-        figures |= {"orders lost by a heal": orders.lost_by_heal, "orders without an outcome": orders.without_outcome}
+        figures |= {"orders lost by the storage": orders.lost_by_heal, "orders without an outcome": orders.without_outcome}
     if summary.groups.groups:
         groups = summary.groups
         figures |= {"groups": groups.groups, "payments of groups": groups.payments, "group reports": groups.reports}

@@ -119,7 +119,7 @@ def render_text(verdict: Verdict) -> str:
     if orders is not None:
         lines.append(
             f"{counted(orders.given, 'order')}: {orders.done} done, {orders.refused} refused, "
-            f"{orders.lost_by_heal} lost by a heal, {orders.without_outcome} without an outcome, {orders.with_two} with two."
+            f"{orders.lost_by_heal} lost by the storage, {orders.without_outcome} without an outcome, {orders.with_two} with two."
         )
     groups = verdict.groups
     if groups is not None:

@@ -75,7 +75,7 @@ def test_the_configuration_counts_once_it_names_another_value(run: Run, file: Pa
     ("arguments", "problem"),
     [
         ((), "changes nothing: give one of --url, --qos, --notifications-topic, --dead-letters-topic"),
-        (("--qos", "3"), "--qos: is refused; a whole number from 0 to 2 is expected"),
+        (("--qos", "3"), "--qos: is refused; expected: a whole number from 0 to 2"),
         (("--url", "tcp://h"), "begins with mqtt:// or mqtts://"),
         (("--url", "mqtt://me:s3cret@h"), "has a login, which others could read"),
         (("--notifications-topic", "A/#"), "a topic of MQTT"),

@@ -13,7 +13,7 @@ STORED = f"{P}.resequencer.storage-type = embedded"
     [
         (f"{B}.enabled = true\n{I}.transport = file\n{P}.transport = file", f"{B}.start", "what the bridge appends would not be"),
         (f"{B} {{ enabled = true, start = file }}", f"{B}.start", "set both to kafka, or both to file"),
-        (f"{B}.source = kafka", f"{B}.source", "one of mqtt, xms is expected"),
+        (f"{B}.source = kafka", f"{B}.source", "expected: one of mqtt, xms"),
         (f"{B}.mqtt.message-queue-size = 0", f"{B}.mqtt.message-queue-size", "from 1 to 10000"),
         (f"{B}.mqtt.qos = 3", f"{B}.mqtt.qos", "from 0 to 2"),
         (f"{B}.mqtt.topics = []", f"{B}.mqtt.topics", "topic filters of MQTT"),

@@ -53,7 +53,7 @@ JMS = f"{I}.transport = jms\n{PARTS}"
         ),
         (f"{I}.transport = mqtt", f"{I}.transport", "mqtt and xms cannot begin a region: a bridge reads them"),
         (f"{I}.transport = xms", f"{I}.transport", "see ipf.bridge"),
-        (f"{P}.transport = stomp", f"{P}.transport", "one of kafka, file, jms, mqtt, xms is expected"),
+        (f"{P}.transport = stomp", f"{P}.transport", "expected: one of kafka, file, jms, mqtt, xms"),
         (f"{P} {{ transport = mqtt, mqtt.qos = 3 }}", f"{P}.mqtt.qos", "a whole number from 0 to 2"),
         (f'{P} {{ transport = mqtt, mqtt.url = "tcp://h" }}', f"{P}.mqtt.url", "begins with mqtt:// or mqtts://"),
         (f'{P} {{ transport = mqtt, mqtt.notifications.topic = "A/#" }}', f"{P}.mqtt.notifications.topic", "a topic of MQTT"),

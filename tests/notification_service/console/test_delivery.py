@@ -74,12 +74,12 @@ def test_a_job_its_errors_and_what_is_held_are_shown(stage: LedgerStage, client:
     assert "j r HELD 1 0 1 0 1" in overview
     job = text_of(client.get("/delivery/job?id=j").text)
     assert "HELD : 1 unit held" in job
-    assert "2 of 3 rows have ended" in job
+    assert "2 of 3 notifications are done" in job
     assert "u<1> u<1>-1 failed deliver" in job
     assert "HTTP 418: what?" in job
     shown = text_of(client.get("/delivery/receiver?name=r").text)
     assert "Held units" in shown
-    assert "u<1> , by row 1" in shown
+    assert "u<1> , by its failed notification, row 1 of the ledger" in shown
     assert client.get("/delivery/job?id=nobody").status_code == 404
     assert client.get("/delivery/receiver?name=nobody").status_code == 404
 

@@ -80,12 +80,12 @@ def test_a_job_is_started_shown_repaired_and_cancelled(
     assert run("waiting", "tracker") == 0
     printed = capsys.readouterr()
     assert "u1  retry (suspension)  deliver due" in printed.out
-    assert "unit u0 is held by row 1" in printed.err
+    assert "unit u0 is held by its failed notification, row 1 of the ledger" in printed.err
     assert run("gates") == 0
     assert "tracker  shut  2 waiting" in capsys.readouterr().out
     assert run("open-gate", "tracker") == 0
     assert run("retry-failed", "monday") == 0
-    assert "1 row of monday will be delivered again" in capsys.readouterr().err
+    assert "1 notification of monday will be delivered again" in capsys.readouterr().err
     assert run("cancel", "monday") == 0
     assert run("show", "monday") == 0
     assert "monday  CANCELLED" in capsys.readouterr().out

@@ -203,7 +203,7 @@ def test_status_shows_a_line_for_each_worker_and_who_holds_what(run_directory, c
         "worker 2 (process 4711): ready, no partition is left for it; it is on standby",
     ]
     assert "pending: 3 committed, not sent yet" in lines
-    assert "T-0: worker 0, read to 10, 5 behind, acknowledged 8, 3 to leave" in lines
+    assert "T-0: worker 0, read to 10, 5 behind, acknowledged 8, 3 to publish" in lines
     assert "T-1: worker 1, not taken over yet: storage unavailable: no answer; next try at 2026-03-28T23:34:16.000Z" in lines
     assert "last cycle of worker 0 with work: 500 records, poll 3, decide 20, commit 4, publish 6 ms" in lines
 

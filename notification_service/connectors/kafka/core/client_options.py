@@ -34,7 +34,7 @@ class _Option(NamedTuple):
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise _Refused("a text is expected")
+        raise _Refused("expected: a text")
     return value  # Returned as it is: a secret keeps its class.
 
 
@@ -43,7 +43,7 @@ def _number(minimum: int, maximum: int) -> Callable[[Any], int]:
         if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,12}", value.strip()):
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
-            raise _Refused(f"a whole number from {minimum} to {maximum} is expected")
+            raise _Refused(f"expected: a whole number from {minimum} to {maximum}")
         return value
 
     return read
@@ -55,7 +55,7 @@ def _choice(**choices: Any) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         name = re.sub(r"[-. ]", "_", str(value)).lower()
         if name not in choices:
-            raise _Refused(f"one of {', '.join(name.replace('_', '-') or '(empty)' for name in choices)} is expected")
+            raise _Refused(f"expected: one of {', '.join(name.replace('_', '-') or '(empty)' for name in choices)}")
         return choices[name]
 
     return read
@@ -64,7 +64,7 @@ def _choice(**choices: Any) -> Callable[[Any], Any]:
 def _verbatim(*choices: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if str(value).upper() not in choices:
-            raise _Refused(f"one of {', '.join(choices)} is expected")
+            raise _Refused(f"expected: one of {', '.join(choices)}")
         return str(value).upper()
 
     return read
@@ -72,7 +72,7 @@ def _verbatim(*choices: str) -> Callable[[Any], str]:
 
 def _beginning(value: Any) -> bool:
     if value not in ("earliest", "none"):
-        raise _Refused("earliest or none is expected: latest would skip the records sent before the service started")
+        raise _Refused("expected: earliest or none; latest would skip the records sent before the service started")
     return bool(value == "earliest")
 
 

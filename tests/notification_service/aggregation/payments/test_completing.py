@@ -51,7 +51,7 @@ TROUBLED: dict[Problem, tuple[list[dict[str, Any]], str]] = {
         [{"original": message(2)}, {"original": message(3)}],
         "NbOfTxs is 2 for some payments and 3 for others",
     ),
-    Problem.EXCEEDED: ([{"original": message(1)}] * 2, "the message says that it has 1 payments, and 2 have come"),
+    Problem.EXCEEDED: ([{"original": message(1)}] * 2, "the message says that it has 1 payment, and 2 came"),
     Problem.CONTROL_SUM: (
         [{"original": message(2, "10.00"), "amount": "5"}, {"original": message(2, "10.00"), "amount": "5.01"}],
         "the message says the sum 10.00, and its payments have 10.01",

@@ -49,7 +49,7 @@ def test_problems_are_sentences_with_what_to_do(stage: GroupStage) -> None:
     stage.say("b", "ACCC", original=message(2, "5"), amount="1")
     assert stage.view.problems == (
         f"contradictory-total: NbOfTxs is 1 for some payments and 2 for others; ask the sender which is right{UNTIL}",
-        f"exceeded: the message says that it has 1 payments, and 2 have come; ask the sender whether the message is right{UNTIL}",
+        f"exceeded: the message says that it has 1 payment, and 2 came; ask the sender whether the message is right{UNTIL}",
     )
 
 
@@ -93,13 +93,13 @@ def test_a_payment_information_that_contradicts_what_it_holds_is_named(stage: Gr
     remedy = (
         "; reports have no PmtInfSts there, and the group completes all the same; ask the sender whether the message is right"
     )
-    more = "A,B says that it has 1 payments, and 2 have come"
+    more = "A,B says that it has 1 payment, and 2 came"
     assert stage.view.problems == (f"payment-information: {more}{remedy}",)
     stage.say("c", "ACCC", amount="1", instruction=instruction("C", "1", "1.00"))
     stage.say("d", "ACCC", amount="1", instruction=instruction("D", "3"))
     assert stage.view.problems == (f"payment-information: {more}{remedy}",)
     stage.say("e", "ACCC", amount="1", instruction=instruction("E", "1", "2.00"))
-    less = "D says that it has 3 payments, and 1 have come, and E says the sum 2.00, and its payments have 1"
+    less = "D says that it has 3 payments, and 1 came, and E says the sum 2.00, and its payments have 1"
     assert stage.view.problems == (f"payment-information: {more}, and {less}{remedy}",)
 
 

@@ -92,11 +92,11 @@ def test_javas_login_module_gives_user_and_password_and_stays_hidden() -> None:
         ("isolation.level", "read_uncommitted", "it is always read_committed"),
         ("max.poll.records", 5, "it must not be set: set ipf.processing-data.ingress.batch-size instead"),
         ("partition.assignment.strategy", "range", "it must not be set: it is always cooperative-sticky"),
-        ("auto.offset.reset", "latest", "earliest or none is expected: latest would skip the records sent"),
-        ("session.timeout.ms", "10s", "a whole number from 1 to 86400000 is expected"),
+        ("auto.offset.reset", "latest", "expected: earliest or none; latest would skip the records sent"),
+        ("session.timeout.ms", "10s", "expected: a whole number from 1 to 86400000"),
         ("session.timout.ms", 1, "the service does not know this option; the nearest is session.timeout.ms"),
         ("ssl.truststore.type", "JKS", "it is always pem: convert the store"),
-        ("sasl.mechanism", "GSSAPI", "one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 is expected"),
+        ("sasl.mechanism", "GSSAPI", "expected: one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
         ("sasl.jaas.config", "kerberos", "give sasl.username and sasl.password"),
         ("group.protocol", "consumer", "it is always classic"),
     ],
@@ -117,7 +117,7 @@ def test_what_would_break_the_protocol_or_is_not_known_is_refused(option: str, v
             "it differs from the consumer's; a transaction also carries the consumer's offsets",
         ),
         ("group.id", "g", "the service does not know this option"),
-        ("compression.type", "brotli", "one of none, gzip, snappy, lz4, zstd is expected"),
+        ("compression.type", "brotli", "expected: one of none, gzip, snappy, lz4, zstd"),
     ],
 )
 def test_the_same_for_the_producer(option: str, value: object, reason: str) -> None:

@@ -37,7 +37,7 @@ def story(
         (story("2026-03-28T23:35:10Z"), "At 2026-03-28T23:35:10Z (in 2 min 10 s) it is released, even if nothing came."),
         (
             story("2026-03-28T23:35:10Z", waits_for="window"),
-            "At 2026-03-28T23:35:10Z (in 2 min 10 s) its window ends, and what waits leaves in order.",
+            "At 2026-03-28T23:35:10Z (in 2 min 10 s) its window ends, and what waits is sent in order.",
         ),
         (
             story("2026-03-28T23:32:35Z", hindrance="The service does not run here: it waits until it is started"),

@@ -81,8 +81,8 @@ def test_the_orders_of_other_units_are_not_told(stage: Stage) -> None:
     stage.service.run()
     stage.give(OrderKind.RELEASE)
     assert stage.client.get("/api/v1/unit", params={"id": "v"}).json()["orders"]["found"] == []
-    assert "None was given" not in stage.client.get("/unit", params={"id": "v"}).text, "only those of a week were read"
-    assert "None was given" in stage.client.get("/unit", params={"id": "v", "all": "1"}).text
+    assert "No order was given" not in stage.client.get("/unit", params={"id": "v"}).text, "only those of a week were read"
+    assert "No order was given" in stage.client.get("/unit", params={"id": "v", "all": "1"}).text
 
 
 def test_a_proposal_is_told_as_one_with_the_way_to_approve_it(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_book_that_does_not_answer_is_told_of_in_the_story(stage: Stage, monke
     monkeypatch.setattr(stage.book, "orders", fail)
     page = stage.client.get("/unit", params={"id": "u"})
     assert page.status_code == 200
-    assert "Read: no orders: the brokers: no answer." in page.text
+    assert "Searched: no orders: the brokers: no answer." in page.text
 
 
 def test_brokers_that_do_not_answer_are_not_asked_for_orders(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_units_show_tells_the_orders_of_the_unit(
     line = next(each for each in printed.splitlines() if each.startswith("order: "))
     expected = f"order: {at}  release u  by anna, because the bank\\x1b[2J called  done at {ended_at}: released 1 envelope  "
     assert line.startswith(expected)
-    assert "orders read: the orders since " in printed
+    assert "orders searched: the orders since " in printed
     story = json.loads(show("u", "--json")[1])
     assert [(each["by"], each["result"]) for each in story["orders"]["found"]] == [("anna", "done")]
 

@@ -190,8 +190,8 @@ def test_a_beginning_of_an_id_leads_to_the_waiting_units_that_begin_so(stage: St
     console.waiting.refresh()
     console.close()
     page = stage.get("/unit?id=uow", code=404)
-    assert '<a href="/waiting?id=uow">1 waiting unit with ids that begin so</a>' in page
-    assert "No id of a" in stage.get("/unit?id=else", code=404)
+    assert '<a href="/waiting?id=uow">1 waiting unit</a> whose id begins with this text' in page
+    assert "has an id that begins with this text" in stage.get("/unit?id=else", code=404)
 
 
 def test_without_an_id_the_page_leads_to_what_waits(stage: Stage) -> None:

@@ -48,7 +48,7 @@ def test_blocked_lists_the_records_and_where_they_lie(
         f"bank  T-0@3  k  since {AT}  1 attempt  HTTP 500",
         f"bank  T-0@1  l  since {AT}  12 attempts  in T-g-requeued-0, where it blocks nothing  HTTP 403",
     ]
-    others = "; workers that `delivery run` has started tell only their logs\n"
+    others = "; workers that `delivery run` has started write to their logs only\n"
     assert listed.err == f"resequencer: 3 blocked records, the first 2 are shown{others}"
     (first, second) = [json.loads(each) for each in printed(monkeypatch, capsys, STATUS, "1", as_json=True).out.splitlines()]
     assert (first["receiver"], first["lies_in"], second["lies_in"]) == ("bank", "T-0", "T-g-requeued-0")

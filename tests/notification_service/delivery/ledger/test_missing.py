@@ -285,7 +285,7 @@ def test_an_order_with_a_reason_ends_it_and_what_comes_back_later_is_delivered(
     reading.read()
     intake = it.ledger.open_intake("live-r", "w1")
     assert intake is not None
-    with pytest.raises(JobRefused, match="say why"):
+    with pytest.raises(JobRefused, match="give a reason"):
         it.ledger.accept_loss("live-r", "ann", " ")
     lacks = it.job("live-r").lacks
     assert it.ledger.accept_loss("live-r", "ann", "sent by hand") == lacks

@@ -112,7 +112,7 @@ def test_an_order_that_was_done_explains_what_it_released(ordered: OrderedOutput
     ordered.execute(order(OrderKind.RELEASE, ordered.unit))
     verdict = ordered.verdict()
     assert verdict.is_good
-    assert "1 order: 1 done, 0 refused, 0 lost by a heal, 0 without an outcome, 0 with two." in render_text(verdict)
+    assert "1 order: 1 done, 0 refused, 0 lost by the storage, 0 without an outcome, 0 with two." in render_text(verdict)
 
 
 @pytest.mark.parametrize("result", [None, OrderResult.REFUSED_CHANGED])
