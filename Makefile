@@ -23,20 +23,35 @@ CAN_BUILD_JMS := { $(BIN)/python -c 'import proton' 2>/dev/null || { command -v 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-jms demo demo-delivery run start stop restart logs servers servers-stop simulate verify status lookups audit archive archive-topics check-configuration check test nightly faults fuzz soak lint format bench clean
+.PHONY: help setup setup-jms demo demo-delivery run start stop restart logs servers servers-stop simulate verify status units dead-letters orders delivery groups region sink console lookups audit archive archive-topics check-configuration check test nightly faults fuzz soak lint format bench clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^##@ / { print (n++ ? "\n" : "") substr($$0, 5) } /^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(DEVELOPMENT) ## install what the other targets need into .venv (they do it themselves)
-
-setup-jms: $(JMS) ## install the clients of JMS, XMS and MQTT brokers, which only a service with these needs; builds one with a C compiler
+##@ For users: try it, with simulated payments and servers on this machine
 
 demo: $(RUNTIME) ## run the main job on shuffled payments and show a table; PAIN001='a.xml b.xml': your own files; ARGS='--events shop': orders of a shop
 	@$(BIN)/resequencer demo $(if $(strip $(PAIN001)),--pain001 $(PAIN001)) $(ARGS)
 
 demo-delivery: $(RUNTIME) ## the demo, then its notifications are delivered to a receiver that sleeps, forgets and refuses
 	@$(BIN)/resequencer demo --delivery --units 1000 $(ARGS)
+
+simulate: $(RUNTIME) ## write envelopes of simulated payments to the source of CONF; ARGS='--units 5000'
+	@$(BIN)/resequencer simulate --config "$(CONF)" $(ARGS)
+
+verify: $(RUNTIME) ## compare the output of CONF with what the simulator expects
+	@$(BIN)/resequencer verify --config "$(CONF)" $(ARGS)
+
+servers: $(RUNTIME) ## start Kafka, Redis, Infinispan, PostgreSQL, Artemis and a receiver of notifications on loopback; data and logs in run/servers
+	@$(BIN)/python -m servers start
+
+servers-stop: $(RUNTIME) ## stop these servers; their data stays
+	@$(BIN)/python -m servers stop
+
+##@ For operators: run a service with CONF=FILE (default: conf/application.conf); ARGS='…' passes options on
+
+check-configuration: $(RUNTIME) ## validate CONF; show every value and where it was set
+	@$(BIN)/resequencer check --config "$(CONF)" $(ARGS)
 
 run: $(RUNTIME) ## run the service with CONF (default: conf/application.conf) in the foreground
 	@exec $(BIN)/resequencer run --config "$(CONF)" $(ARGS)
@@ -50,23 +65,35 @@ stop: $(RUNTIME) ## drain and stop the daemon with CONF
 restart: $(RUNTIME) ## stop, then start
 	@$(BIN)/resequencer restart --config "$(CONF)" $(ARGS)
 
+status: $(RUNTIME) ## show whether the service with CONF is ready, and what waits in it, on one screen; ARGS=--verbose: all
+	@$(BIN)/resequencer status --config "$(CONF)" --short $(ARGS)
+
 logs: $(RUNTIME) ## print the last lines of the daemon's log; ARGS=--follow keeps printing
 	@$(BIN)/resequencer logs --config "$(CONF)" $(ARGS)
 
-servers: $(RUNTIME) ## start Kafka, Redis, Infinispan, PostgreSQL, Artemis and a receiver of notifications on loopback; data and logs in run/servers
-	@$(BIN)/python -m servers start
+units: $(RUNTIME) ## list the units that wait; ARGS='show ID': all about one; ARGS='release ID --because TEXT': an order for it
+	@$(BIN)/resequencer units --config "$(CONF)" $(or $(ARGS),list)
 
-servers-stop: $(RUNTIME) ## stop these servers; their data stays
-	@$(BIN)/python -m servers stop
+dead-letters: $(RUNTIME) ## list the dead letters; ARGS='show NUMBER', ARGS='requeue NUMBER' and others
+	@$(BIN)/resequencer dead-letters --config "$(CONF)" $(or $(ARGS),list)
 
-simulate: $(RUNTIME) ## write envelopes of simulated payments to the source of CONF; ARGS='--units 5000'
-	@$(BIN)/resequencer simulate --config "$(CONF)" $(ARGS)
+orders: $(RUNTIME) ## list the orders of operators, with their outcomes; ARGS='--since 7d'
+	@$(BIN)/resequencer orders --config "$(CONF)" $(ARGS)
 
-verify: $(RUNTIME) ## compare the output of CONF with what the simulator expects
-	@$(BIN)/resequencer verify --config "$(CONF)" $(ARGS)
+delivery: $(RUNTIME) ## list the receivers and whether they are called; ARGS=jobs, ARGS='open-gate RECEIVER' and others
+	@$(BIN)/resequencer delivery --config "$(CONF)" $(or $(ARGS),gates)
 
-status: $(RUNTIME) ## show whether the service with CONF is ready, and what waits in it
-	@$(BIN)/resequencer status --config "$(CONF)" $(ARGS)
+groups: $(RUNTIME) ## list the messages and how many of their payments are through; ARGS='show KEY'
+	@$(BIN)/resequencer groups --config "$(CONF)" $(or $(ARGS),list)
+
+region: $(RUNTIME) ## show the workers' regions (source, units and sinks); ARGS=reset
+	@$(BIN)/resequencer region --config "$(CONF)" $(or $(ARGS),show)
+
+sink: $(RUNTIME) ## show the attributes of the sink mqtt; ARGS='set --qos 2' changes them while the service runs
+	@$(BIN)/resequencer sink --config "$(CONF)" $(or $(ARGS),show)
+
+console: $(RUNTIME) ## serve the console in the foreground, where the service does not; ARGS='add-user NAME' adds a user
+	@$(BIN)/resequencer console --config "$(CONF)" $(ARGS)
 
 lookups: $(PIPELINE) ## build the lookups and publish them as a new version, which a running service takes up; needs Java 17
 	@$(BIN)/resequencer lookups build --config "$(CONF)" $(ARGS)
@@ -74,14 +101,17 @@ lookups: $(PIPELINE) ## build the lookups and publish them as a new version, whi
 audit: $(PIPELINE) ## check that the output of CONF is complete, unique and in order; writes a page of charts
 	@$(BIN)/resequencer audit --config "$(CONF)" $(ARGS)
 
-archive-topics: $(PIPELINE) ## copy the topics of CONF to Parquet, each record once; ARGS=--continuous keeps going, ARGS=--compact merges small files
-	@$(BIN)/resequencer archive-topics --config "$(CONF)" $(ARGS)
-
 archive: $(RUNTIME) ## move processed input of CONF into its archive, also while the service runs
 	@$(BIN)/resequencer archive --config "$(CONF)" $(ARGS)
 
-check-configuration: $(RUNTIME) ## validate CONF; show every value and where it was set
-	@$(BIN)/resequencer check --config "$(CONF)" $(ARGS)
+archive-topics: $(PIPELINE) ## copy the topics of CONF to Parquet, each record once; ARGS=--continuous keeps going, ARGS=--compact merges small files
+	@$(BIN)/resequencer archive-topics --config "$(CONF)" $(ARGS)
+
+setup-jms: $(JMS) ## install the clients of JMS, XMS and MQTT brokers, which only a service with these needs; builds one with a C compiler
+
+##@ For developers
+
+setup: $(DEVELOPMENT) ## install what the other targets need into .venv (they do it themselves)
 
 # Bytecode is kept, whatever the environment says: otherwise each of the many processes of a run compiles everything anew.
 # What tests and their servers write lies in memory where there is room (6 GB): a disk takes some hundred syncs a second, and would

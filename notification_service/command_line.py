@@ -91,7 +91,11 @@ COMMANDS: dict[str, Command] = {
         "notification_service.commands.status:show_logs",
         "notification_service.commands.status:add_logs_arguments",
     ),
-    "status": Command("show whether the service is ready, and what waits", "notification_service.commands.status:status"),
+    "status": Command(
+        "show whether the service is ready, and what waits",
+        "notification_service.commands.status:status",
+        "notification_service.commands.status:add_status_arguments",
+    ),
     "simulate": Command(
         "write envelopes of simulated payments",
         "notification_service.commands.simulate:simulate",

@@ -19,7 +19,7 @@ from notification_service.status.aggregation import aggregation_lines, bridge_li
 from notification_service.status.delivery import delivery_lines
 from notification_service.status.report import State
 from notification_service.status.service_report import ServiceReport
-from notification_service.status.text import served_lines, status_lines
+from notification_service.status.text import on_one_screen, served_lines, short_status_lines, status_lines
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.locks import NAME as LOCK
 from notification_service.supervision.locks import find_service
@@ -83,6 +83,12 @@ def _taken(paths: Iterable[Path]) -> Taken:
     return Taken(files, size)
 
 
+def add_status_arguments(parser: ArgumentParser) -> None:
+    """Add the length. The last one that is given counts: `make status` gives the short one first."""
+    parser.add_argument("--short", action="store_true", help="the main facts, on a screen of 80 columns and 24 rows")
+    parser.add_argument("--verbose", action="store_false", dest="short", help="all there is (the default)")
+
+
 def status(arguments: Namespace) -> ExitCode:
     """Print the status. Exit code 0 only if all workers are ready."""
     configuration = load(arguments.config, arguments.overrides)
@@ -102,14 +108,14 @@ def status(arguments: Namespace) -> ExitCode:
         }
         sys.stdout.write(json.dumps(fields, ensure_ascii=False, indent=2) + "\n")
     else:
-        lines = [
-            *(status_lines(service, in_words(use)) if service else [state]),
-            *bridge_lines(bridge),
-            *delivery_lines(delivery),
-            *aggregation_lines(aggregation),
-            *served_lines(served),
-        ]
-        sys.stdout.write("\n".join(map(printable, lines)) + "\n")
+        beside = [*bridge_lines(bridge), *delivery_lines(delivery), *aggregation_lines(aggregation)]
+        if arguments.short:
+            short = [*(short_status_lines(service) if service else [state]), *served_lines(served), *beside]
+            lines = on_one_screen([*map(printable, short)])
+        else:
+            whole = status_lines(service, in_words(use)) if service else [state]
+            lines = [*map(printable, (*whole, *beside, *served_lines(served)))]
+        sys.stdout.write("\n".join(lines) + "\n")
     return ExitCode.DONE if state == State.READY else ExitCode.FAILED
 
 

@@ -1,6 +1,6 @@
 """A service's report as lines for people."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from guardian.metrics import CycleTimes
 from notification_service.status.report import CallsStatus, PartitionStatus, State, StatusReport, UntakenPartition
@@ -120,3 +120,42 @@ def _last_cycle(report: StatusReport, *, is_alone: bool) -> str:
     whose = "" if is_alone else f" of worker {report.slot}"
     steps = f"poll {times.poll_ms}, decide {times.decide_ms}, commit {times.commit_ms}, publish {times.publish_ms} ms"
     return f"last cycle{whose} with work: {times.records} records, {steps}"
+
+
+_WIDTH, _HEIGHT = 80, 24
+
+
+def short_status_lines(service: ServiceReport) -> Iterator[str]:
+    """Return what a person looks at first: the state, sums, the longest wait, and what is not as it should be."""
+    state, whole = service.state, service.whole
+    yield _state_text(state, whole)
+    if state == NOT_RUNNING:
+        return
+    yield f"process {whole.process_id} since {whole.started_at}, {counted(len(service.workers), 'worker')}"
+    yield from _restarts(whole)
+    yield from (f"worker {each.slot}: {_state_text(its, each)}" for its, each in service.workers if its != state)
+    lags = [each.lag for each in whole.partitions]
+    known = [lag for lag in lags if lag is not None]
+    behind = f"{sum(known):,} behind" if len(known) == len(lags) else "lag unknown"
+    pending = sum(each.unpublished for each in whole.partitions)
+    yield f"{counted(len(lags), 'partition')}: {behind}, {pending:,} to publish"
+    yield from (_untaken(each, _holder(each.slot, is_alone=len(service.workers) == 1)) for each in whole.untaken)
+    yield f"{counted(whole.units.waiting, 'waiting unit')} with {counted(whole.units.stashed_envelopes, 'stashed envelope')}"
+    for each in whole.oldest_waits[:1]:
+        yield f"the longest wait: {each.unit} since {each.since}"
+        yield f"  for {each.waits_for}, {wake_text(each.kind, each.until)}"
+    read, sent, dead = whole.counts.get("records", 0), sum(whole.notifications.values()), sum(whole.dead_letters.values())
+    yield f"records {read:,}, notifications {sent:,}, dead letters {dead:,} since the starts"
+    yield from (f"{name} unavailable: {_units(units)} for it" for name, units in whole.unavailable.items())
+    yield from (f"note: {each}" for each in whole.notes)
+
+
+def on_one_screen(lines: Sequence[str]) -> list[str]:
+    """Cut the lines to what a terminal of 80 columns and 24 rows shows above the next prompt; the last one then says so."""
+    room = _HEIGHT - 2
+    cut = [line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…" for line in lines]
+    if cut == lines and len(lines) <= room:
+        return cut
+    shown = cut if len(cut) < room else cut[: room - 1]
+    more = f"{counted(len(cut) - len(shown), 'line')} more and " if len(cut) > len(shown) else ""
+    return [*shown, f"({more}whole lines: --verbose)"]

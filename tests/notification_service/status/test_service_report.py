@@ -24,7 +24,7 @@ from notification_service.status.report import (
     report,
 )
 from notification_service.status.service_report import find_reports, service_report
-from notification_service.status.text import status_lines
+from notification_service.status.text import on_one_screen, status_lines
 from notification_service.supervision.locks import RunLock
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.clock import instant_text
@@ -206,6 +206,46 @@ def test_status_shows_a_line_for_each_worker_and_who_holds_what(run_directory, c
     assert "T-0: worker 0, read to 10, 5 behind, acknowledged 8, 3 to publish" in lines
     assert "T-1: worker 1, not taken over yet: storage unavailable: no answer; next try at 2026-03-28T23:34:16.000Z" in lines
     assert "last cycle of worker 0 with work: 500 records, poll 3, decide 20, commit 4, publish 6 ms" in lines
+
+
+def test_the_short_status_has_sums_and_names_what_is_not_ready(run_directory, capsys):
+    now = SystemClock().now()
+    busy = msgspec.structs.replace(
+        report_of(0, at=now),
+        partitions=(partition(0, 0, unpublished=3), partition(2, 0)),
+        oldest_waits=(wait("u", 1), wait("v", 2)),
+        units=Units(waiting=2, stashed_envelopes=5),
+    )
+    StatusFile(run_directory).write(busy)
+    StatusFile(run_directory, 1).write(report_of(1, State.STORAGE_UNAVAILABLE, "no answer", at=now))
+    assert main(["status", "--short"]) == 1
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "worker 0: ready",
+        "2 partitions: 10 behind, 3 to publish",
+        "2 waiting units with 5 stashed envelopes",
+        "the longest wait: u since 2026-03-28T23:33:01.000Z",
+        "  for sequence:1, deadline at 2026-03-28T23:34:16.000Z",
+        "records 0, notifications 0, dead letters 0 since the starts",
+    ]
+    assert main(["status", "--short", "--verbose"]) == 1
+    assert "T-2: worker 0, read to 10, 5 behind, acknowledged 8, 0 to publish" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("lines", "last"),
+    [
+        (["a"] * 22, "a"),
+        (["a"] * 23, "(2 lines more and whole lines: --verbose)"),
+        (["a", "b" * 81], "(whole lines: --verbose)"),
+        (["b" * 80] * 22, "b" * 80),
+        (["b" * 81] * 22, "(1 line more and whole lines: --verbose)"),
+    ],
+)
+def test_the_short_status_fits_a_terminal_and_says_what_it_leaves_out(lines: list[str], last: str) -> None:
+    shown = on_one_screen(lines)
+    assert len(shown) <= 23
+    assert max(map(len, shown)) <= 80
+    assert shown[-1] == last
 
 
 def test_status_as_json_is_one_report_with_each_workers_own_beside_it(run_directory, capsys):
