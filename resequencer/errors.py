@@ -96,10 +96,12 @@ class Withheld(ResequencerError):
 class ConfigurationError(ResequencerError):
     """The configuration is refused, and the service does not start.
 
-    `path` is the full key (or file). `problem` has the value and the remedy. The text is one line.
+    `path` is the full key (or file). `problem` has the value and the remedy. `place` is the `file:line` of the key, if a file has
+    it. The text is one line.
     """
 
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(printable(f"{path}: {problem}"))
+    def __init__(self, path: str, problem: str, place: str | None = None) -> None:
+        super().__init__(printable(f"{path}: {problem}{f' ({place})' if place else ''}"))
         self.path = path
         self.problem = problem
+        self.place = place

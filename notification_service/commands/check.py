@@ -14,6 +14,7 @@ from typing import NamedTuple
 from notification_service.aggregation.settings import AggregationSettings
 from notification_service.bridge.settings import SourceKind, StartKind
 from notification_service.configuration.configuration import Configuration, load
+from notification_service.configuration.resolution import EffectiveValue
 from notification_service.configuration.schema import ConfigurationRefused, path_of
 from notification_service.configuration.sections import Ingress, Notifications, Storages, TransportType
 from notification_service.configuration.storages import storage_kind
@@ -319,6 +320,7 @@ _PACKAGES = ("resequencer", "guardian", "storage", "notification_service")
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--connect", action="store_true", help="also try the directories and servers of the configuration")
+    parser.add_argument("--changed", action="store_true", help="show only the values that are no defaults")
 
 
 def check(arguments: Namespace) -> ExitCode:
@@ -332,11 +334,14 @@ def check(arguments: Namespace) -> ExitCode:
             _print_json({"valid": False, "problems": _problems(error)})
         raise
     found = look_around(configuration) if arguments.connect else Surroundings((), (), ())
-    unreachable, remarks = (*found.refused, *found.unreachable), (*notes, *found.remarks)
+    unreachable = (*found.refused, *found.unreachable)
+    notes = (*configuration.warnings, *notes, *found.remarks)
+    shown = [each for each in configuration.effective if each.is_changed or not arguments.changed]
     if arguments.json:
-        _print_json(_report(configuration, unreachable, remarks))
+        _print_json(_report(configuration.file, shown, unreachable, notes))
     else:
-        _print_text(configuration, remarks)
+        first = f"# {configuration.file} is valid. Each value that is not a default shows where it was set."
+        sys.stdout.write("\n".join([first, *(f"# note: {note}" for note in notes), *map(str, shown)]) + "\n")
     for problem in unreachable:
         sys.stderr.write(f"resequencer: {problem}\n")
     return ExitCode.OUT_OF_REACH if unreachable else ExitCode.DONE
@@ -353,26 +358,22 @@ def _refuse_shared_packages() -> None:
 
 
 def _problems(error: ConfigurationError) -> list[dict[str, str]]:
-    each = error.problems if isinstance(error, ConfigurationRefused) else (error,)
-    return [{"path": problem.path, "problem": problem.problem} for problem in each]
+    problems = error.problems if isinstance(error, ConfigurationRefused) else (error,)
+    return [{"path": each.path, "problem": each.problem, **_place(each.place)} for each in problems]
 
 
-def _report(configuration: Configuration, unreachable: Sequence[str], remarks: Sequence[str]) -> dict[str, object]:
+def _report(file: Path, shown: Iterable[EffectiveValue], unreachable: Sequence[str], notes: Sequence[str]) -> dict[str, object]:
     return {
         "valid": True,
-        "file": str(configuration.file),
-        "warnings": [*configuration.warnings, *remarks],
+        "file": str(file),
+        "warnings": [*notes],
         "unreachable": [*unreachable],
-        "keys": {each.path: {"value": each.value, "layer": each.layer} for each in configuration.effective},
+        "keys": {each.path: {"value": each.value, "layer": each.layer, **_place(each.place)} for each in shown},
     }
 
 
-def _print_text(configuration: Configuration, found: Sequence[str]) -> None:
-    lines = [f"# {configuration.file} is valid. Each value that is not a default shows where it was set."]
-    lines.extend(map(str, configuration.effective))
-    remarks = [*configuration.warnings, *found]
-    lines.extend(f"# note: {remark}" for remark in remarks)
-    sys.stdout.write("\n".join(lines) + "\n")
+def _place(place: str | None) -> dict[str, str]:
+    return {} if place is None else {"place": place}
 
 
 def _print_json(value: object) -> None:

@@ -28,6 +28,7 @@ from resequencer.errors import ConfigurationError, ResequencerError
 from resequencer.printable import counted
 
 _SHOWN_MEMBERS = 100
+_SHOWN_SENDERS = 10
 _MAX_BECAUSE = 1_000
 _WAIT_SECONDS = 30.0
 _LOOK_SECONDS = 0.5
@@ -66,7 +67,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the subcommands of `groups`."""
     add_subcommands(
         parser,
-        Subcommand("list", "list the groups: the payments of a message, and how many are through", _add_list),
+        Subcommand("list", "list the groups, the newest first: the payments of a message, and how many are through", _add_list),
         Subcommand("show", "show one group, and where its first payments are", _add_key),
         Subcommand("close", "end a group that cannot complete: the report shows it as it is now", _add_close),
         Subcommand("run", "count in the foreground until SIGTERM; the service does so by itself", _add_run),
@@ -97,20 +98,27 @@ def _run(arguments: Namespace, configuration: Configuration) -> ExitCode:
 
 def _list(arguments: Namespace, view: StoreView) -> ExitCode:
     view.refresh()
-    found = 0
-    for key, head in view.heads():
-        group = describe(key, head)
-        if arguments.state is None or group.state.value == arguments.state:
-            found += 1
+    groups = (describe(key, head) for key, head in view.heads())
+    newest = sorted(((each.first_at, each.key) for each in groups if _is_wanted(arguments, each)), reverse=True)
+    shown = newest if arguments.limit is None else newest[: max(0, arguments.limit)]
+    for _, key in shown:
+        if (head := view.find(key)) is not None:
+            group = describe(key, head.body)
             write_row(arguments, group, group_line(group))
-    say(counted(found, "group"))
+    of_all = "" if len(shown) == len(newest) else f", the {len(shown)} newest are shown (--limit)"
+    say(f"{counted(len(newest), 'group')}{of_all}")
     return ExitCode.DONE
+
+
+def _is_wanted(arguments: Namespace, group: GroupView) -> bool:
+    is_of_state = arguments.state is None or group.state.value == arguments.state
+    return is_of_state and group.has_text(arguments.text) and (group.needs_person or not arguments.problems)
 
 
 def _show(arguments: Namespace, view: StoreView) -> ExitCode:
     group = _find(view, arguments.key)
     write_row(arguments, group, group_line(group))
-    members = list(islice(_members(view, arguments.key), _SHOWN_MEMBERS + 1))
+    members = list(islice(_members(view, group.key), _SHOWN_MEMBERS + 1))
     for each in members[:_SHOWN_MEMBERS]:
         line = f"{each.unit}  {each.status}{f'  {each.amount}' if each.amount else ''}"
         write_row(arguments, each, line)
@@ -124,12 +132,12 @@ def _close(arguments: Namespace, configuration: Configuration, names: StoreNames
         raise GroupRefused(f"--because has {len(arguments.because)} characters; give 1 to {_MAX_BECAUSE}")
     before = _find(view, arguments.key)
     if before.state in (GroupState.CLOSED, GroupState.ENDED):
-        raise GroupRefused(f"group {arguments.key} is {before.state.value} already, so it cannot be closed")
+        raise GroupRefused(f"group {before.key} is {before.state.value} already, so it cannot be closed")
     with closing(open_commands(configuration, names)) as commands:
-        commands.update(arguments.key, None, encode_close(sign().by, arguments.because.strip()))
+        commands.update(before.key, None, encode_close(sign().by, arguments.because.strip()))
     until = monotonic() + _WAIT_SECONDS
     while monotonic() < until:
-        group = _find(view, arguments.key)
+        group = _find(view, before.key)
         if group.state is GroupState.CLOSED:
             write_row(arguments, group, group_line(group))
             return ExitCode.DONE
@@ -144,12 +152,23 @@ def _viewing(configuration: Configuration, names: StoreNames) -> Iterator[StoreV
         yield view
 
 
-def _find(view: StoreView, key: str) -> GroupView:
-    view.refresh(key)
-    found = view.find(key)
-    if found is None:
-        raise GroupRefused(f"there is no group {key}; `resequencer groups list` lists them")
-    return describe(key, found.body)
+def _find(view: StoreView, wanted: str) -> GroupView:
+    """Return the group of this key, else the only one whose message has this id.
+
+    Raises:
+        GroupRefused: There is none, or several senders have used this id.
+    """
+    view.refresh(wanted)
+    if (found := view.find(wanted)) is not None:
+        return describe(wanted, found.body)
+    view.refresh()
+    named = [group for key, head in view.heads() if (group := describe(key, head)).message_id == wanted]
+    if len(named) > 1:
+        senders = ", ".join(f"{each.key} of {each.initiating_party}" for each in named[:_SHOWN_SENDERS])
+        raise GroupRefused(f"{len(named)} groups have the message id {wanted}; give the key of one: {senders}")
+    if not named:
+        raise GroupRefused(f"no group has the key or the message id {wanted}; `resequencer groups list` lists the groups")
+    return named[0]
 
 
 def _members(view: StoreView, key: str) -> Iterator[ShownMember]:
@@ -165,10 +184,15 @@ def _add_run(parser: ArgumentParser) -> None:
 
 def _add_list(parser: ArgumentParser) -> None:
     parser.add_argument("--state", choices=[each.value for each in GroupState], help="only groups in this state")
+    what = "only groups whose key, message id or sender contains this text, whatever its case"
+    parser.add_argument("--text", default="", metavar="TEXT", help=what)
+    parser.add_argument("--problems", action="store_true", help="only groups with a problem that a person has to solve")
+    parser.add_argument("--limit", type=int, metavar="N", help="show at most N groups, the newest; default: all")
 
 
 def _add_key(parser: ArgumentParser) -> None:
-    parser.add_argument("key", metavar="KEY", help="the id of a group, as `groups list` and the header group-id have it")
+    what = "the id of the message (MsgId), or the id of the group, as `groups list` and the header group-id have it"
+    parser.add_argument("key", metavar="MESSAGE-ID", help=what)
 
 
 def _add_close(parser: ArgumentParser) -> None:

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from glob import glob
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,6 +14,7 @@ from pyhocon.config_tree import ConfigSubstitution, ConfigValues
 from pyhocon.exceptions import ConfigWrongTypeException
 from pyparsing import ParseBaseException
 
+from notification_service.configuration.hocon_places import Include, scan
 from notification_service.configuration.hocon_substitutions import ABSENT, Substitutions
 from notification_service.configuration.pyhocon_fixes import FAILURES, Includes, UnknownEscape, mended, merge
 from resequencer.errors import ConfigurationError
@@ -30,27 +33,45 @@ for _unit in period_parser.optional_period_type_map:
 _PLACE = re.compile(r"line: ([0-9]+), col: ([0-9]+)")
 
 
+class Place(msgspec.Struct, frozen=True):
+    """A line that gives a key a value. `order` counts the values of a document and its includes.
+
+    `optional` is NAME where the value is `${?NAME}` alone.
+    """
+
+    order: int
+    file: str
+    line: int
+    optional: str | None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
 class Document(msgspec.Struct, frozen=True):
     """One parsed layer, its substitutions not yet resolved. `name` is what errors and `check` call it.
 
     `tree` belongs to pyhocon; `resolve` consumes it if it has substitutions. `leaves` are its keys, with the value of those that
-    consist of substitutions alone and may have no value.
+    consist of substitutions alone and may have no value. `places` are the lines of the keys of a file and of its includes.
     """
 
     name: str
     tree: Any
     leaves: Mapping[str, Any]
+    places: Mapping[str, Sequence[Place]] = {}
 
 
 class Resolved(msgspec.Struct, frozen=True):
     """All layers as one: a value per full key, and for each key the layer that set it last.
 
     `variables` are the keys that substitutions refer to. A user's own key is no typing error if a substitution refers to it.
+    `places` are `file:line` of the values that a file has; one in an include that is no file is not known.
     """
 
     values: Mapping[str, Plain]
     layers: Mapping[str, str]
     variables: frozenset[str]
+    places: Mapping[str, str] = {}
 
 
 def parse_file(file: Path) -> Document:
@@ -91,7 +112,7 @@ def parse_text(text: str, name: str, *, where: str, directory: Path | None = Non
                 raise ConfigurationError(includes.current, f"is not HOCON: {_reason(error)}") from error
     if includes.missing:
         raise includes.missing[0]
-    return Document(name, tree, leaves)
+    return Document(name, tree, leaves, {} if directory is None else _places(text, where, directory))
 
 
 def resolve(documents: Sequence[Document]) -> Resolved:
@@ -106,17 +127,23 @@ def resolve(documents: Sequence[Document]) -> Resolved:
     substitutions = Substitutions(root)
     values: dict[str, Plain] = {}
     layers: dict[str, str] = {}
+    places: dict[str, str] = {}
     for path, raw in _leaves(root, ""):
         value, names = substitutions.resolve(raw, path)
         for key, plain in () if value is ABSENT else _flatten(value, path):
             values[key] = plain
-            layers[key] = f"environment ({', '.join(names)})" if names else _layer(key, documents, substitutions)
-    return Resolved(values, layers, frozenset(substitutions.variables))
+            document = _document_of(key, documents, substitutions)
+            layers[key] = f"environment ({', '.join(names)})" if names else document.name
+            if not names and (place := _find_place(key, document, substitutions)) is not None:
+                places[key] = str(place)
+    return Resolved(values, layers, frozenset(substitutions.variables), places)
 
 
 def _reason(error: Exception) -> str:
     """Return the problem and its place. pyhocon's own message is not used: it quotes values, and any value may be a secret."""
     if isinstance(error, ParseBaseException):
+        if (flaw := scan(error.pstr).flaw) is not None:
+            return flaw
         return f"line {error.lineno}, column {error.col}: {_excerpt(error.line)} (put special characters in double quotes)"
     if isinstance(error, UnknownEscape):
         return str(error)
@@ -166,16 +193,45 @@ def _may_vanish(value: Any) -> bool:
     )
 
 
-def _layer(path: str, documents: Sequence[Document], substitutions: Substitutions) -> str:
+def _around(path: str) -> Iterator[str]:
+    """Yield the key and the sections around it."""
+    while path:
+        yield path
+        path = path.rpartition(".")[0]
+
+
+def _document_of(path: str, documents: Sequence[Document], substitutions: Substitutions) -> Document:
     """Return the topmost document that sets the key or a section around it."""
-    around = [path]
-    while "." in around[-1]:
-        around.append(around[-1].rpartition(".")[0])
     for document in reversed(documents):
-        for each in around:
+        for each in _around(path):
             if each in document.leaves and not substitutions.is_vanishing(document.leaves[each]):
-                return document.name
-    return documents[0].name
+                return document
+    return documents[0]
+
+
+def _find_place(path: str, document: Document, substitutions: Substitutions) -> Place | None:
+    """Return the last line of the document that gives the key, or a section around it, a value."""
+    given = (place for each in _around(path) for place in document.places.get(each, ()))
+    lasting = [each for each in given if each.optional is None or substitutions.has(each.optional)]
+    return max(lasting, key=lambda each: each.order, default=None)
+
+
+def _places(text: str, file: str, directory: Path) -> dict[str, list[Place]]:
+    """Return the lines of the keys of a file that pyhocon could read, with those of its includes."""
+    found: dict[str, list[Place]] = {}
+
+    def note(text: str, file: str, directory: Path, prefix: str) -> None:
+        for each in scan(text).found:
+            if not isinstance(each, Include):
+                found.setdefault(prefix + each.path, []).append(Place(next(numbers), file, each.line, each.optional))
+                continue
+            included = str(directory / each.file)
+            for name in glob(included, recursive=True) if "*" in included or "?" in included else (included,):
+                note(Path(name).read_text(encoding="utf-8-sig"), name, Path(name).parent, prefix + each.prefix)
+
+    numbers = count()
+    note(text, file, directory, "")
+    return found
 
 
 def _flatten(value: Any, path: str) -> Iterator[tuple[str, Plain]]:

@@ -49,9 +49,11 @@ class Substitutions:
 
     def is_vanishing(self, value: Any) -> bool:
         """Return whether the value consists of substitutions only, none of which has a value."""
-        return isinstance(value, ConfigValues) and all(
-            self._find(each.variable) is ABSENT and each.variable not in os.environ for each in value.tokens
-        )
+        return isinstance(value, ConfigValues) and not any(self.has(each.variable) for each in value.tokens)
+
+    def has(self, variable: str) -> bool:
+        """Return whether a key or an environment variable has this name."""
+        return self._find(variable) is not ABSENT or variable in os.environ
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, ConfigTree):

@@ -146,10 +146,14 @@ _RECORD_BYTES = path_of(Ingress, "max_record_bytes")
 
 
 class ResolvedValues(msgspec.Struct, frozen=True):
-    """A typed value for every key, behind them the Kafka clients' options, and the layer that set each."""
+    """A typed value for every key, behind them the Kafka clients' options, and the layer that set each.
+
+    `places` are `file:line` of the values that a file has.
+    """
 
     values: Mapping[str, Any]
     layers: Mapping[str, str]
+    places: Mapping[str, str] = {}
 
 
 def resolve_values(
@@ -186,10 +190,11 @@ def resolve_values(
         # A key can be missing only if another value replaces it or its section, which is reported above.
         problems.extend(ConfigurationError(path, "has no value") for path in schema.keys if path not in values)
     if problems:
-        raise ConfigurationRefused(problems)
+        places = resolved.places
+        raise ConfigurationRefused([ConfigurationError(each.path, each.problem, places.get(each.path)) for each in problems])
     typed = {path: _option(path, raw) for path, raw in options.items()}
     layers = {**resolved.layers, **{path: resolved.layers[default] for path, default in taken.items()}}
-    return ResolvedValues(_with_derived(values, file) | typed, layers)
+    return ResolvedValues(_with_derived(values, file) | typed, layers, resolved.places)
 
 
 @cache
@@ -204,7 +209,7 @@ def _override(text: str) -> Document:
 
 def _with_objects(resolved: Resolved, schema: Schema) -> Resolved:
     """Return the values with the keys below one that takes an object as that object, and with the layer of its last part."""
-    values, layers = dict(resolved.values), dict(resolved.layers)
+    values, layers, places = dict(resolved.values), dict(resolved.layers), dict(resolved.places)
     for key in (path for path, takes in schema.keys.items() if isinstance(takes, Object)):
         below = [path for path in values if path.startswith(f"{key}.")]
         whole: dict[str, Any] = {}
@@ -215,9 +220,11 @@ def _with_objects(resolved: Resolved, schema: Schema) -> Resolved:
                 place = place.setdefault(section, {})
             place[name] = values.pop(path)
             layers[key] = layers.pop(path)
+            if path in places:
+                places[key] = places.pop(path)
         if below:
             values[key] = whole
-    return Resolved(values, layers, resolved.variables)
+    return Resolved(values, layers, resolved.variables, places)
 
 
 def _mismatch(path: str, raw: Plain, expected: ValueType, why: str) -> str:
@@ -266,13 +273,20 @@ def _with_derived(values: dict[str, Any], file: Path) -> dict[str, Any]:
 class EffectiveValue(msgspec.Struct, frozen=True):
     """`value` as JSON: durations and sizes (`is_measure`) as in HOCON.
 
-    `layer` is reference, `file …`, `environment (NAME)` or --set.
+    `layer` is reference, `file …`, `environment (NAME)` or --set. `place` is the `file:line` of a value of a file, which may be
+    an included one; None where it is not known.
     """
 
     path: str
     value: Any
     layer: str
     is_measure: bool = False
+    place: str | None = None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether something else than reference.conf gives the value."""
+        return self.layer != REFERENCE
 
     def __str__(self) -> str:
         """Return a line of HOCON; if the value is no default, a comment names the layer that set it.
@@ -281,11 +295,11 @@ class EffectiveValue(msgspec.Struct, frozen=True):
         does not see that in a line.
         """
         line = f"{self.path} = {_hocon(self.value, is_measure=self.is_measure)}"
-        if self.layer == REFERENCE:
+        if not self.is_changed:
             return line
         has_objects = isinstance(self.value, list) and any(isinstance(each, dict) for each in self.value)
         count = f"{len(self.value)} element{'s' if len(self.value) > 1 else ''}, " if has_objects else ""
-        return f"{line}  # {count}{self.layer}"
+        return f"{line}  # {count}{self.layer if self.place is None else f'file {self.place}'}"
 
 
 def effective_values(resolved: ResolvedValues, schema: Schema = SCHEMA) -> tuple[EffectiveValue, ...]:
@@ -293,7 +307,10 @@ def effective_values(resolved: ResolvedValues, schema: Schema = SCHEMA) -> tuple
     schema = schema.with_names(resolved.values)
     shown = {path: schema.keys[path].show(value) if path in schema.keys else value for path, value in resolved.values.items()}
     measures = {path for path, takes in schema.keys.items() if isinstance(takes, Duration | Size)}
-    return tuple(EffectiveValue(path, _masked(value), resolved.layers[path], path in measures) for path, value in shown.items())
+    return tuple(
+        EffectiveValue(path, _masked(value), resolved.layers[path], path in measures, resolved.places.get(path))
+        for path, value in shown.items()
+    )
 
 
 def _masked(value: Any) -> Any:

@@ -221,11 +221,11 @@ def list_groups(console: Console, request: Request, wanted: GroupFilter, limit: 
 
 
 def get_group(console: Console, request: Request, key: str) -> GroupAnswer:
-    """Return a group; an answer 404 if there is none, 503 while nothing could be read yet."""
+    """Return the group of a key or of a message's id; an answer 404 if there is none, 503 while nothing could be read yet."""
     groups = groups_of(console)
     freshness = groups.watch.look()
     with _answered(key), groups.watch.reading() as view:
-        found = find_group(identity_of(request), view, key)
+        found = find_group(identity_of(request), view, _find_key(groups, view, key))
     if found is None:
         raise _missing(freshness)
     return found
@@ -237,9 +237,24 @@ def get_members(
     """Return members of a group and the `after` of the next ones; an answer 404 if there is no such group."""
     groups = groups_of(console)
     with _answered(key), groups.watch.reading() as view:
-        if view.find(key) is None:
+        found = _find_key(groups, view, key)
+        if view.find(found) is None:
             raise _missing(groups.watch.look())
-        return find_members(identity_of(request), view, key, after, limit)
+        return find_members(identity_of(request), view, found, after, limit)
+
+
+def _find_key(groups: Groups, view: StoreView, wanted: str) -> str:
+    """Return the key, which a message's id stands for if only one group has it; an answer 409 if several have."""
+    if view.find(wanted) is not None:
+        return wanted
+    try:
+        found = groups.watch.find(GroupFilter(message_id=wanted), 2)
+    except ResequencerError:
+        return wanted
+    if len(found.keys) > 1:
+        problem = "several groups have this message id; search for it among the groups, and give the key of one"
+        raise HTTPException(HTTPStatus.CONFLICT, problem)
+    return found.keys[0] if found.keys and found.is_whole else wanted
 
 
 class CloseBecause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -282,7 +297,7 @@ def _missing(freshness: GroupsFreshness) -> HTTPException:
     if freshness.as_of is None:
         reason = f": {freshness.problem}" if freshness.problem else ""
         return HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, f"the groups were not read yet{reason}; try again in a moment")
-    return HTTPException(HTTPStatus.NOT_FOUND, "there is no group of this key")
+    return HTTPException(HTTPStatus.NOT_FOUND, "no group has this key or message id")
 
 
 @contextmanager
@@ -303,17 +318,19 @@ _LAST_EVENT = "last-event-id"
 class GroupsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which groups to list: all that is given must hold. `text` is part of the key or of the message's id.
 
-    With the role payments it may also be part of the initiating party. `problems`: only those that need a person.
+    With the role payments it may also be part of the initiating party. `problems`: only those that need a person. `order` is
+    `state`, what is not through first, or `newest`.
     """
 
     state: GroupState | None = None
     problems: Literal["true", "false"] = "false"
     text: Annotated[str, Meta(max_length=256)] = ""
     limit: Annotated[int, Meta(ge=1, le=500)] = 200
+    order: Literal["state", "newest"] = "state"
 
 
 class GroupsAnswer(msgspec.Struct, frozen=True):
-    """Groups: those that are not through first, the oldest at the top, then the others, the latest change at the top.
+    """Groups. In the order `state`: those that are not through first, the oldest at the top, then the latest change at the top.
 
     Instants within groups are in ms since 1970. `matching` counts what the filter lets through; if not `is_counted`, there are
     more. `totals` are about all groups. `as_of` is null if they were never read; `problem` says why they are not newer, and since
@@ -357,7 +374,8 @@ def group_operations(console: Console) -> list[Operation]:
     def groups(request: Request, query: GroupsQuery) -> GroupsAnswer:
         watch = groups_of(console).watch
         freshness = watch.look()
-        wanted = GroupFilter("" if query.state is None else query.state.value, query.problems == "true", query.text)
+        state, is_newest_first = "" if query.state is None else query.state.value, query.order == _NEWEST
+        wanted = GroupFilter(state, query.problems == "true", query.text, is_newest_first=is_newest_first)
         found = list_groups(console, request, wanted, query.limit)
         return GroupsAnswer(
             found.groups,
@@ -407,7 +425,7 @@ _SHOWN_MEMBERS = 100
 _LONGEST = 256
 _OLD_MS = 15_000
 """A view that is older gets a word of warning."""
-_PROBLEMS = "problems"
+_PROBLEMS, _NEWEST = "problems", "newest"
 
 
 def group_routes(console: Console) -> list[Route]:
@@ -429,9 +447,9 @@ class _GroupPages:
         if groups is None:
             return console.page(request, "no_groups.html")
         freshness = groups.watch.look()
-        state, text = (request.query_params.get(each, "").strip()[:_LONGEST] for each in ("state", "text"))
+        state, text, order = (request.query_params.get(each, "").strip()[:_LONGEST] for each in ("state", "text", "order"))
         states = [each.value for each in GroupState]
-        wanted = GroupFilter(state if state in states else "", state == _PROBLEMS, text)
+        wanted = GroupFilter(state if state in states else "", state == _PROBLEMS, text, is_newest_first=order == _NEWEST)
         found = list_groups(console, request, wanted, _SHOWN)
         return console.page(
             request,
@@ -446,6 +464,7 @@ class _GroupPages:
             state=state,
             states=[*states, _PROBLEMS],
             text=text,
+            order=order,
             kind_of=kind_of,
         )
 
@@ -467,7 +486,7 @@ class _GroupPages:
             next_page=None if following is None else f"/groups/{quote(key, safe='')}?{urlencode({'after': following})}",
             freshness=freshness,
             is_old=self._is_old(freshness.as_of),
-            given=console.groups.find_given(key) if found.group.state in CLOSABLE else None,
+            given=console.groups.find_given(found.group.key) if found.group.state in CLOSABLE else None,
             may_close=identity_of(request).may(Role.OPERATOR) and found.group.state in CLOSABLE,
             may_see=identity_of(request).may(Role.PAYMENTS),
             kind_of=kind_of,

@@ -19,9 +19,8 @@ from typing import NamedTuple
 import msgspec
 
 from notification_service.aggregation.payments.commands import encode_close
-from notification_service.aggregation.payments.group_view import GroupView, describe
+from notification_service.aggregation.payments.group_view import NOT_THROUGH, describe
 from notification_service.aggregation.payments.head import GroupState
-from notification_service.aggregation.payments.report import Problem
 from notification_service.aggregation.view import StoreView
 from notification_service.console.completion_stream import CompletionFeed
 from notification_service.console.sources import FRESH_MS, GroupSource, Pace, Refresher
@@ -40,12 +39,11 @@ _SCHEMA = """
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = OFF;
     CREATE TABLE known (key TEXT PRIMARY KEY, mark BLOB NOT NULL, place INTEGER NOT NULL, at INTEGER NOT NULL,
-        state TEXT NOT NULL, has_problem INTEGER NOT NULL, text TEXT NOT NULL, party TEXT NOT NULL) WITHOUT ROWID;
+        state TEXT NOT NULL, has_problem INTEGER NOT NULL, text TEXT NOT NULL, party TEXT NOT NULL, began INTEGER NOT NULL)
+        WITHOUT ROWID;
     CREATE INDEX known_place ON known (place, at, key);
     CREATE INDEX known_state ON known (state, has_problem);
 """
-_PROBLEMS = tuple(f"{each}:" for each in Problem)
-_NOT_THROUGH = (GroupState.OPEN, GroupState.INCOMPLETE)
 _PLACES = {GroupState.OPEN: 0, GroupState.INCOMPLETE: 0, GroupState.COMPLETE: 1, GroupState.CLOSED: 1, GroupState.ENDED: 2}
 """What is not through comes first, what has ended last."""
 
@@ -62,12 +60,15 @@ class GroupFilter(NamedTuple):
     """Which groups are listed: all that is given must hold. `text` is part of the key or of the message's id, whatever its case.
 
     With `sees_parties` it may also be part of the initiating party: otherwise the filter would show what this person may not see.
+    `message_id` is the whole id of the message, whatever its case.
     """
 
     state: str = ""
     has_problem: bool = False
     text: str = ""
     sees_parties: bool = False
+    message_id: str = ""
+    is_newest_first: bool = False
 
 
 class Found(NamedTuple):
@@ -98,7 +99,7 @@ class GroupTotals(msgspec.Struct, frozen=True):
 
     @property
     def not_through(self) -> int:
-        return sum(self.by_state.get(each.value, 0) for each in _NOT_THROUGH)
+        return sum(self.by_state.get(each.value, 0) for each in NOT_THROUGH)
 
 
 class GroupIndex:
@@ -127,6 +128,8 @@ class GroupIndex:
     def find(self, wanted: GroupFilter, limit: int) -> Found:
         """Return the first `limit` keys: what is not through, the oldest first; then the others, the latest change first.
 
+        With `is_newest_first` the groups that began last come first, whatever their state.
+
         Raises:
             IndexUnusable: It cannot be read.
         """
@@ -139,7 +142,8 @@ class GroupIndex:
             until = monotonic() + _SEARCH_SECONDS
             connection.set_progress_handler(lambda: int(monotonic() > until), _STEPS)
             # All rows in the order of the table are read ten times as fast as in the order of an index.
-            order = "+place, +at, +key" if wanted.text else "place, at, key"
+            order = "+place, +at, +key" if wanted.text or wanted.message_id else "place, at, key"
+            order = "began DESC, +key" if wanted.is_newest_first else order
             listed = f"SELECT key FROM known WHERE {sql} ORDER BY {order} LIMIT ?"  # noqa: S608 - The condition is ours.
             keys = tuple(_until_interrupted(connection, listed, (*values, limit)))
             if monotonic() > until:
@@ -212,7 +216,7 @@ def _take(connection: sqlite3.Connection, heads: Sequence[tuple[str, bytes]], af
     if rows or gone:
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany("DELETE FROM known WHERE key = ?", gone)
-        connection.executemany("INSERT OR REPLACE INTO known VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.executemany("INSERT OR REPLACE INTO known VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         connection.execute("COMMIT")
 
 
@@ -224,12 +228,17 @@ def _row(key: str, mark: bytes, head: bytes) -> tuple[object, ...] | None:
     place = _PLACES[group.state]
     at = group.first_at if place == 0 else -group.last_at
     text = f"{key}\n{group.message_id}".casefold()
-    return key, mark, place, at, group.state.value, int(needs_person(group)), text, group.initiating_party.casefold()
-
-
-def needs_person(group: GroupView) -> bool:
-    """Whether the group is not through and has a problem, so that it cannot become complete by itself. Notes do not count."""
-    return group.state in _NOT_THROUGH and any(each.startswith(_PROBLEMS) for each in group.problems)
+    return (
+        key,
+        mark,
+        place,
+        at,
+        group.state.value,
+        int(group.needs_person),
+        text,
+        group.initiating_party.casefold(),
+        group.first_at,
+    )
 
 
 def _totals(connection: sqlite3.Connection) -> GroupTotals:
@@ -253,6 +262,9 @@ def _condition(wanted: GroupFilter) -> tuple[str, list[object]]:
         folded = wanted.text.casefold()
         sql.append("(instr(text, ?) OR instr(party, ?))" if wanted.sees_parties else "instr(text, ?)")
         values += [folded, folded] if wanted.sees_parties else [folded]
+    if wanted.message_id:
+        sql.append("substr(text, instr(text, char(10)) + 1) = ?")
+        values.append(wanted.message_id.casefold())
     return " AND ".join(sql), values
 
 

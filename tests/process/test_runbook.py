@@ -41,7 +41,7 @@ ANSWERS = {
     "resequencer partitions list": "read to",
     "resequencer region show": "file (source and sink)",
     "resequencer orders": "a look",
-    "resequencer groups list": "M-1 of ",
+    "resequencer groups list --problems": "M-1 of ",
     "resequencer delivery gates": "tracker",
     "resequencer delivery jobs": "live-tracker",
     "resequencer delivery waiting tracker": "uow-3",
@@ -50,7 +50,7 @@ ANSWERS = {
 }
 """By command: a word of its answer on the service below."""
 
-_MESSAGE = {"GrpHdr": {"MsgId": "M-1", "NbOfTxs": "2", "InitgPty": {"Nm": "Muster"}}}
+_MESSAGE = {"GrpHdr": {"MsgId": "M-1", "InitgPty": {"Nm": "Muster"}}}
 _PAYMENT = {"uniqueId": "payment", "objectType": "PAIN_001", "object": _MESSAGE}
 
 REFUSED = {"resequencer region reset": "no region has failed"}
@@ -64,7 +64,7 @@ ON_KAFKA = {"resequencer archive-topics": "for files, use `archive`"}
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatedService]:
     """A payment waits, two records could not be handled, a receiver cannot be reached, and a worker was killed.
 
-    One more payment belongs to a group.
+    One more payment belongs to a group, whose message says no total.
     """
     orders = f"{NOTIFICATION}.orders.enabled=true"
     receiver = f'{NOTIFICATION}.delivery.receivers.tracker.url="http://127.0.0.1:1"'

@@ -22,6 +22,9 @@ _REMEDIES = {
 _SHOWN = 5
 """The contradictory payment informations that are named. They may be a hundred."""
 
+NOT_THROUGH = (GroupState.OPEN, GroupState.INCOMPLETE)
+_KEEPS_IT_OPEN = tuple(f"{each}:" for each in Problem)
+
 _UNTIL = "; its report goes out at the deadline, or when you close it: resequencer groups close {} --because TEXT"
 
 
@@ -57,6 +60,15 @@ class GroupView(msgspec.Struct, frozen=True):
     reports: int
     closed_by: str | None
     because: str | None
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether it is not through and has a problem, so that it cannot become complete by itself. Notes do not count."""
+        return self.state in NOT_THROUGH and any(each.startswith(_KEEPS_IT_OPEN) for each in self.problems)
+
+    def has_text(self, text: str) -> bool:
+        """Whether the text is part of the key, of the message's id or of the initiating party, whatever its case."""
+        return any(text.casefold() in each.casefold() for each in (self.key, self.message_id, self.initiating_party))
 
 
 def describe(key: str, head: bytes) -> GroupView:

@@ -204,16 +204,19 @@ class References(msgspec.Struct, frozen=True):
     end_to_end_id: str | None
 
 
-def copy_of(payment: SinglePayment, copy: int, uetr: str) -> SinglePayment:
-    """Return the payment for copy 0. Later copies have `-copy` at the end of their references, and `uetr` if they have one."""
-    if copy == 0:
-        return payment
+def copy_of(payment: SinglePayment, seed: int, copy: int, uetr: str) -> SinglePayment:
+    """Return the payment for a copy, from 0, of the run of this seed: no reference is that of another copy or another run.
+
+    Its references have `-seed` at their end, behind it `-copy` from copy 1 on, and it has `uetr` if the payment has one. A
+    reference that no report could quote stays as it is.
+    """
     initiation, instruction, transaction = (msgspec.json.decode(part) for part in _parts(payment))
-    _mark(initiation["GrpHdr"], ("MsgId",), copy)
-    _mark(instruction, ("PmtInfId",), copy)
+    ending = f"-{seed}-{copy}" if copy else f"-{seed}"
+    _mark(initiation["GrpHdr"], ("MsgId",), ending)
+    _mark(instruction, ("PmtInfId",), ending)
     identification = transaction.get("PmtId")
     if isinstance(identification, dict):
-        _mark(identification, ("InstrId", "EndToEndId"), copy)
+        _mark(identification, ("InstrId", "EndToEndId"), ending)
         if "UETR" in identification:
             identification["UETR"] = uetr
     return SinglePayment(*(msgspec.json.encode(part) for part in (initiation, instruction, transaction)))
@@ -260,12 +263,19 @@ def _parts(payment: SinglePayment) -> tuple[bytes, bytes, bytes]:
     return payment.initiation, payment.instruction, payment.transaction
 
 
-def _mark(fields: dict[str, object], names: tuple[str, ...], copy: int) -> None:
-    ending = f"-{copy}"
+def _mark(fields: dict[str, object], names: tuple[str, ...], ending: str) -> None:
     for name in names:
         value = fields.get(name)
-        if isinstance(value, str) and value and value != _NOT_PROVIDED:
-            fields[name] = value[: _LONGEST - len(ending)] + ending
+        if isinstance(value, str) and 0 < len(value) <= _LONGEST and value != _NOT_PROVIDED:
+            fields[name] = _fitting(value, _LONGEST - len(ending)) + ending
+
+
+def _fitting(value: str, length: int) -> str:
+    """Return a value that is too long as its beginning with a digest: two that differ at their ends still do."""
+    if len(value) <= length:
+        return value
+    digest = sha256(value.encode()).hexdigest()[:8]
+    return value[: length - len(digest)] + digest
 
 
 def _reference(fields: dict[str, object], name: str) -> str | None:

@@ -110,7 +110,7 @@ def simulate_unit(plan: Plan, payments: Sequence[SinglePayment], number: int) ->
     """Return unit `number` (from 0). It depends on the plan's seed, payments, flows and keys, but not on its shares."""
     rng = Random(f"{plan.seed}/unit/{number}")  # noqa: S311  # A simulation, and it must repeat itself.
     unit = f"sim-{plan.seed}-{number:07d}"
-    payment = copy_of(payments[number % len(payments)], number // len(payments), draw_uuid(rng))
+    payment = copy_of(payments[number % len(payments)], plan.seed, number // len(payments), draw_uuid(rng))
     references = references_of(payment)
     events, sequences, numbering = draw_course(rng, plan, number, draw_events, AGAIN)
     writer = EnvelopeWriter(unit, _draw_schema(rng, plan), plan.epoch_at + number * 250, rng)

@@ -120,6 +120,7 @@ class Following:
         self._group_lines = () if groups is None else tuple(map(TailedFile, groups.files))
         self._are_groups_ended = False
         self._expectations = self._count = self._incomplete = self._late = 0
+        self._found = self._others = 0
 
     def look(self) -> Look:
         """Read and compare all that is new.
@@ -183,6 +184,8 @@ class Following:
             self._findings.examples(),
             None if self._checked is None else self._checked.counts,
             None if self._groups is None else self._groups.counts(),
+            self._found + len(self._open.keys() & self._seen.keys()),
+            self._others,
         )
 
     def close(self) -> None:
@@ -327,12 +330,13 @@ class Following:
                 self._findings.add(each)
             if counted or not found:
                 del self._open[name]
-                self._seen.pop(name, None)
+                self._found += self._seen.pop(name, None) is not None
                 self._done.add(name)
         self._touched.clear()
 
     def _refuse_unexplained(self) -> None:
         """Report the output of units that are not expected."""
+        self._others += len(self._unexplained)
         for name in self._unexplained:
             for each in self._seen.pop(name):
                 self._findings.add(Finding(Deviation.UNEXPECTED, name, f"{each.named}: no such unit"))

@@ -64,7 +64,8 @@ class GroupCounts(msgspec.Struct, frozen=True):
 class Verdict(msgspec.Struct, frozen=True):
     """The result. `counts` has an entry for every deviation, `examples` the first few findings of each.
 
-    `orders` is None if the service takes no orders, `groups` if it does not count the payments of messages.
+    `orders` is None if the service takes no orders, `groups` if it does not count the payments of messages. `found_units` counts
+    the expected units of which something was notified, `other_units` those of the output that no expectation names.
     """
 
     strategy: str
@@ -77,6 +78,8 @@ class Verdict(msgspec.Struct, frozen=True):
     examples: tuple[Finding, ...]
     orders: OrderCounts | None = None
     groups: GroupCounts | None = None
+    found_units: int = 0
+    other_units: int = 0
 
     @property
     def is_good(self) -> bool:
@@ -132,7 +135,13 @@ def render_text(verdict: Verdict) -> str:
             lines.append(f"{count} {deviation.value}")
             found = (each for each in verdict.examples if each.deviation is deviation)
             lines.extend(f"    {each.where}: {each.what}" for each in found)
-    if not verdict.units:
+    if verdict.other_units:
+        others = counted(verdict.other_units, "unit")
+        whose = f"The output also has {others} of another run, or of a simulation that was interrupted"
+        if not verdict.found_units:
+            whose = f"The expectations are of another run: the output has none of their units, but {others} that they do not name"
+        lines.append(f"{whose}. Give the expectations of the run that wrote the input with --expected.")
+    elif not verdict.units:
         lines.append("No units are expected: run `simulate` first, or give the file of expectations with --expected.")
     if verdict.is_good:
         lines.append("0 lost, 0 doubled, 0 out of order, 0 with wrong content: every promise was held.")

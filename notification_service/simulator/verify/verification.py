@@ -207,7 +207,7 @@ def verify(
         with Buckets() as buckets:
             garbage = _sort_expected(expected, buckets)
             totals = _sort_observed(notifications, buckets, findings)
-            units = sum(_verify_bucket(lines, rules, findings, explained) for lines in buckets.each())
+            verified = [_verify_bucket(lines, rules, findings, explained) for lines in buckets.each()]
     except OSError as error:
         raise TransportRefused("temporary files", f"{error.strerror or error}; free some space, or set TMPDIR") from error
     dead_letter_check = DeadLetterCheck(rules)
@@ -227,6 +227,7 @@ def verify(
     if groups is not None:
         groups.end(findings, explained.disturbed)
     notified, incomplete, late = totals
+    units, found_units, other_units = map(sum, zip(*verified, strict=True))
     return Verdict(
         rules.strategy,
         units,
@@ -238,6 +239,8 @@ def verify(
         findings.examples(),
         None if checked is None else checked.counts,
         None if groups is None else groups.counts(),
+        found_units,
+        other_units,
     )
 
 
@@ -296,7 +299,8 @@ def _sort_observed(lines: Iterable[bytes], buckets: Buckets, findings: Findings)
     return count, incomplete, late
 
 
-def _verify_bucket(lines: Iterator[bytes], rules: Rules, findings: Findings, explained: Explained) -> int:
+def _verify_bucket(lines: Iterator[bytes], rules: Rules, findings: Findings, explained: Explained) -> tuple[int, int, int]:
+    """Compare the units of a bucket. Return how many are expected, how many of these came, and how many others came."""
     expected: dict[str, ExpectedUnit] = {}
     observed: dict[str, list[ObservedNotification]] = {}
     for line in lines:
@@ -311,7 +315,8 @@ def _verify_bucket(lines: Iterator[bytes], rules: Rules, findings: Findings, exp
         known = expected.get(name) or ExpectedUnit(name, 0, "shared", ())
         for finding in unit_findings(known, observed.get(name, []), rules, explained):
             findings.add(finding)
-    return len(expected)
+    found = len(expected.keys() & observed.keys())
+    return len(expected), found, len(observed) - found
 
 
 def unit_findings(

@@ -32,6 +32,6 @@ def test_a_list_of_objects_says_how_many_there_are(text: str, count: str, tmp_pa
     file = tmp_path / "x.conf"
     file.write_text(f"{QUEUES} = {text}\n")
     (shown,) = (str(each) for each in load(file).effective if each.path == QUEUES)
-    assert shown.endswith(f"]  # {count}, file {file}")
+    assert shown.endswith(f"]  # {count}, file {file}:1")
     file.write_text(shown)
     assert str(next(each for each in load(file).effective if each.path == QUEUES)) == shown

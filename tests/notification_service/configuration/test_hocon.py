@@ -113,6 +113,49 @@ def test_each_value_names_the_layer_that_set_it():
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("x.a = 1\nx.a = 2", 2),
+        ("x {\n  b = 1\n  a = 2 }\n", 3),
+        ("x\n{\n  a =\n    2\n}", 3),
+        ("x.a = 1\nx.a = ${?ABSENT}", 1),
+        ("d = 1\nx.a = ${?d}", 2),
+        ("y { a = 1 }\nx = ${y}", 2),
+        ("y { b = 1 }\nx = ${y} {\n  a = 2 }", 3),
+        ("x.a = 1\nx = ${?ABSENT}", 1),
+        ('x.b = [\n  { a = 1 }\n], "x.a" = 2', 3),
+        ('x.b = """x.a = 1\n{"""\nx.a = 2 # a = }\n', 3),
+        ("x.b = http://host/a # {\n// x.a = 3\nx.a : 1", 3),
+        ('x { include "two.conf"\n a = 2 }', 2),
+        ('x.a = 1\nx { include required(file("two.conf")) }', "two.conf:2"),
+    ],
+)
+def test_each_value_of_a_file_names_its_line(write, text, line):
+    included = write("\na = 1", "two.conf")
+    file = write(text)
+    expected = f"{file}:{line}" if isinstance(line, int) else f"{included}:2"
+    assert resolve([parse_file(file)]).places["x.a"] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "flaw"),
+    [
+        ("a {\n  b = 1\n", "line 1: the brace { of a is not closed: its } is missing"),
+        (
+            "a {\n  b {\n    c = 1\n\n  d { e = 1 }\n}\n",
+            "line 2: the brace { of a.b is not closed: its } is missing (by the indentation)",
+        ),
+        ("a {\n  b = [1, 2\n}\n", "line 2: the bracket [ of a.b is not closed: its ] is missing"),
+        ("a { b = 1 }\n}\n", "line 2: this } closes nothing"),
+        ('a = 1\nb = "c\n', "line 2: a double quote is not closed in this line"),
+        ("b = hunt{er2 {\n", "line 1: the brace { is not closed: its } is missing"),
+    ],
+)
+def test_a_brace_that_is_missing_is_called_so_with_the_line_of_the_one_that_was_opened(text, flaw):
+    assert refusal(_parse, text) == f"a layer: is not HOCON: {flaw}"
+
+
 def test_a_quoted_key_that_is_given_without_quotes_too_is_refused():
     assert "bootstrap.servers is given twice" in refusal(_parse, '"bootstrap.servers" = a\nbootstrap.servers = b')
 

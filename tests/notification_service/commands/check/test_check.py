@@ -11,7 +11,8 @@ from notification_service.commands import check as preflight
 from notification_service.configuration.configuration import load
 from resequencer.errors import ConfigurationError, ResequencerError, TransientError
 
-STRATGY = "payment-status-notification.resequencer.stratgy=SEQUENCE"
+R = "payment-status-notification.resequencer"
+STRATGY = f"{R}.stratgy=SEQUENCE"
 
 
 def test_a_mistyped_key_ends_with_three_and_names_the_right_one(capsys):
@@ -56,7 +57,7 @@ def test_the_effective_configuration_is_hocon_with_the_layer_of_what_was_changed
     assert main(["check", "--config", str(file), "--set", "payment-status-notification.logging.level=debug"]) == 0
     out = capsys.readouterr().out
     assert "payment-status-notification.http.port = 9999  # environment (PORT)\n" in out
-    assert f"payment-status-notification.resequencer.idle-timeout = 40s  # file {file}\n" in out
+    assert f"payment-status-notification.resequencer.idle-timeout = 40s  # file {file}:1\n" in out
     assert "payment-status-notification.logging.level = debug  # --set\n" in out
     assert "payment-status-notification.resequencer.max-attempts = 3\n" in out
     assert "s3cret" not in out
@@ -71,7 +72,46 @@ def test_json_holds_every_key_with_its_layer(capsys):
     assert report["keys"]["payment-status-notification.resequencer.strategy"] == {
         "value": "SEQUENCE",
         "layer": "file conf/application.conf",
+        "place": "conf/application.conf:11",
     }
+
+
+def test_changed_values_alone_are_shown_with_the_included_file_and_the_line(write, capsys):
+    shared = write(f"\n{R} {{\n  max-attempts = 4\n}}\n", "shared/limits.conf")
+    file = write(f'include "shared/limits.conf"\n\n{R}.idle-timeout = 40s\n')
+    assert main(["check", "--changed", "--config", str(file), "--set", f"{R}.max-attempts=5"]) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"# {file} is valid.")
+    assert [each for each in lines if not each.startswith("# note: ")] == [
+        f"{R}.max-attempts = 5  # --set",
+        f"{R}.idle-timeout = 40s  # file {file}:3",
+    ]
+    assert main(["check", "--changed", "--json", "--config", str(file)]) == 0
+    keys = json.loads(capsys.readouterr().out)["keys"]
+    assert {path: each["place"] for path, each in keys.items()} == {
+        f"{R}.idle-timeout": f"{file}:3",
+        f"{R}.max-attempts": f"{shared}:3",
+    }
+
+
+def test_notes_come_before_the_values(write, capsys):
+    files = "ipf.processing-data.ingress.transport = file\npayment-status-notification.transport = file\n"
+    assert main(["check", "--config", str(write(f"{files}{R}.storage-type = none"))]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    notes = [number for number, each in enumerate(lines) if each.startswith("# note: ")]
+    assert notes == list(range(1, 1 + len(notes)))
+    assert notes
+
+
+def test_a_refused_value_names_its_file_and_line(write, capsys):
+    shared = write(f"\n{R}.max-attempts = many", "shared/limits.conf")
+    file = write('include "shared/limits.conf"')
+    assert main(["check", "--json", "--config", str(file)]) == 3
+    out, err = capsys.readouterr()
+    assert err.startswith(f"resequencer: {R}.max-attempts: ")
+    assert err.endswith(f" ({shared}:2)\n")
+    (problem,) = json.loads(out)["problems"]
+    assert (problem["path"], problem["place"]) == (f"{R}.max-attempts", f"{shared}:2")
 
 
 def test_connect_tells_what_is_out_of_reach(write, tmp_path, capsys, monkeypatch):

@@ -135,6 +135,24 @@ def test_groups_are_filtered_by_state_by_problems_and_by_a_part_of_their_ids(sta
     assert keys(problems="true") == [ODD, OPEN]
 
 
+def test_groups_are_listed_by_when_they_began_if_that_is_asked_for(stage: Stage) -> None:
+    fill(stage.groups)
+    stage.groups.clock.advance(1)
+    stage.groups.status("NEWEST", "n1", "ACSP")
+    stage.look()
+    assert [each["key"] for each in stage.get(order="newest")["groups"]] == ["NEWEST", ODD, OPEN, DONE]
+    shown = stage.text("/groups?order=newest&state=open")
+    assert shown.index("M-NEWEST") < shown.index("M-OPENGROUP")
+
+
+def test_a_group_is_found_by_the_id_of_its_message(stage: Stage) -> None:
+    fill(stage.groups)
+    stage.look()
+    assert stage.get(f"/M-{OPEN}")["group"]["key"] == OPEN
+    assert stage.get(f"/M-{OPEN}/members") == stage.get(f"/{OPEN}/members")
+    assert stage.text(f"/groups/M-{OPEN}") == stage.text(f"/groups/{OPEN}")
+
+
 def test_the_list_is_bounded_and_says_how_many_there_are(stage: Stage) -> None:
     for number in range(205):
         stage.groups.status(f"G{number:03}", f"u{number}", "ACSP")

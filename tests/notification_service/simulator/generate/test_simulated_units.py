@@ -14,11 +14,12 @@ from resequencer.record import Origin, Partition, Record
 
 PAYMENTS = [payment for sample in SAMPLES for payment in read_payments(sample)]
 DECODER = EnvelopeDecoder(DecodingSettings(needs_sequence=True))
+SEED = 5
 PARTS = ("PAIN_001", "PAIN_001_PAYMENT_INSTRUCTION", "PAIN_001_PAYMENT_TRANSACTION")
 
 
 def units(count: int = 200, **fields) -> list[SimulatedUnit]:
-    plan = Plan(**({"units": count, "seed": 5, "numbering": Numbering.MIXED} | fields))
+    plan = Plan(**({"units": count, "seed": SEED, "numbering": Numbering.MIXED} | fields))
     return [simulate_unit(plan, PAYMENTS, number) for number in range(count)]
 
 
@@ -69,11 +70,22 @@ def test_the_references_are_those_of_the_parts():
         assert bodies[PARTS[2]]["PmtId"]["EndToEndId"] == unit.expected.end_to_end_id
 
 
-def test_the_first_copies_are_the_payments_of_the_files_and_later_ones_have_references_of_their_own():
-    assert [unit.expected.end_to_end_id for unit in UNITS[: len(PAYMENTS)]][:2] == ["GEHALT-03-P0001", "GEHALT-03-P0002"]
-    ids = [unit.expected.end_to_end_id for unit in UNITS if unit.expected.end_to_end_id != "NOTPROVIDED"]
+def test_no_two_copies_and_no_two_runs_have_a_reference_in_common():
+    first = [unit.expected.end_to_end_id for unit in UNITS]
+    assert first[:2] == [f"GEHALT-03-P0001-{SEED}", f"GEHALT-03-P0002-{SEED}"]
+    ids = [each for each in first if each != "NOTPROVIDED"]
     assert len(set(ids)) == len(ids)
     assert all(len(each or "") <= 35 for each in ids)
+    messages, others = ({each.expected.message_id for each in made} for made in (UNITS, units(len(UNITS), seed=SEED + 1)))
+    assert messages.isdisjoint(others)
+
+
+def test_long_references_that_differ_at_their_ends_still_do():
+    named = [msgspec.json.encode({"PmtId": {"EndToEndId": f"{'x' * 34}{end}"}}) for end in "ab"]
+    payments = [msgspec.structs.replace(PAYMENTS[0], transaction=each) for each in named]
+    ids = {simulate_unit(Plan(units=2, seed=1), payments, number).expected.end_to_end_id for number in range(2)}
+    assert len(ids) == 2
+    assert all(len(each or "") == 35 for each in ids)
 
 
 def test_every_uetr_is_a_random_uuid_and_comes_once():

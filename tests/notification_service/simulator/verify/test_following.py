@@ -18,7 +18,7 @@ from notification_service.simulator.generate.plan import Bursts, Keys, Plan
 from notification_service.simulator.generate.simulation import UNITS_AT_ONCE, Pacer, simulate
 from notification_service.simulator.verify.following import Compared, Following, Look, Watch, keep_watch
 from notification_service.simulator.verify.order_rules import Rules
-from notification_service.simulator.verify.verdict import Deviation, Verdict
+from notification_service.simulator.verify.verdict import Deviation, Verdict, render_text
 from notification_service.simulator.verify.verification import verify_files
 
 SEQUENCE = Rules("SEQUENCE")
@@ -99,6 +99,16 @@ def test_whatever_comes_first_it_is_complete_when_all_is_there_and_not_before(fo
     assert last.is_complete
     assert not last.has_moved
     assert found(part.following.verdict()) == {}
+
+
+def test_expectations_of_another_run_are_called_so(followed: Callable):
+    one, other = followed(units=20, garbage=0), followed("other", units=20, garbage=0, seed=4711)
+    one.write("expected", other.expected)
+    one.write("notifications", one.notifications)
+    assert one.look().deviations
+    verdict = one.following.verdict()
+    assert (verdict.found_units, verdict.other_units) == (0, 20)
+    assert "The expectations are of another run" in render_text(verdict)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -205,6 +205,23 @@ def test_a_notification_under_another_key_is_lost_there_and_unexpected_here(judg
     assert output.found() == {Deviation.LOST: 1, Deviation.UNEXPECTED: 1}
 
 
+def test_expectations_of_another_run_are_called_so(judged: Callable, known_run: Callable):
+    one = judged(units=20, **CALM)
+    one.run = known_run(units=30, seed=4711, **CALM)
+    verdict = one.verdict()
+    assert (verdict.units, verdict.found_units, verdict.other_units) == (30, 0, 20)
+    text = render_text(verdict)
+    assert "The expectations are of another run: the output has none of their units, but 20 units that they do not name." in text
+
+
+def test_output_of_a_second_run_is_called_so(judged: Callable):
+    one, other = judged(units=20, **CALM), judged(units=10, seed=4711, **CALM)
+    one.notifications += other.notifications
+    verdict = one.verdict()
+    assert (verdict.found_units, verdict.other_units) == (20, 10)
+    assert "The output also has 10 units of another run, or of a simulation that was interrupted." in render_text(verdict)
+
+
 def test_a_notification_of_a_lost_envelope_is_unexpected(judged: Callable):
     output = judged(**(CALM | {"losses": 0.1}))
     lost = {p.notification_id for u in output.run.units for e in u.envelopes if e.is_lost for p in e.processes} - {None}
