@@ -66,12 +66,16 @@ class PartitionOrders(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `next_offset` is the next offset to read in the partition's orders log. An order before `heal_offset` may have been executed
     before the storage lost it: its outcome is marked. `decided` are the decisions on proposals of the last day, oldest first.
+
+    With `is_being_reset` the partition goes back to its initial state, and its units are not all removed yet
+    (guardian/initial_state.py).
     """
 
     next_offset: int = 0
     heal_offset: int = 0
     pauses: Pauses = ()
     decided: tuple[Decided, ...] = ()
+    is_being_reset: bool = False
 
     @property
     def is_paused(self) -> bool:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 
 from guardian.actor_gateway import ActorGateway
 from guardian.backoff import BackoffSettings, LogRateLimit, RetryWithBackoff, is_of_storage
+from guardian.initial_state import InitialPlan, begin_initial_state, end_initial_state, is_unfinished, plan_initial_state
 from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import PartitionOrders, lost_by_heal
 from guardian.ports import NoOrders, OrderSource, PartitionOutput, Position, PublishRefused, Transport, TransportRefused
@@ -23,6 +25,9 @@ from resequencer.storage_port import Header, PartitionStore, Storage, StorageRef
 from resequencer.unit_codec import strategy_changed
 
 _log = logging.getLogger("resequencer.guardian")
+
+
+_ENDED_BY_RESET = "the region was reset to its initial state: the order has no effect any more; look at the unit, and order again"
 
 
 class CycleSettings(msgspec.Struct, frozen=True):
@@ -155,6 +160,56 @@ class Partitions:
         for partition in list(self.postponed_takeovers.untaken):
             self.postponed_takeovers.forget(partition)
 
+    def find_obstacle(self) -> str | None:
+        """Return why the owned partitions cannot go back to their initial state at the moment, None if they can."""
+        untaken = next(iter(self.postponed_takeovers.untaken.items()), None)
+        if untaken is not None:
+            return f"{untaken[0]} is not taken over yet: {untaken[1].reason}"
+        pending = next((name for name, owned in self.owned.items() if owned.unpublished), None)
+        if pending is not None:
+            return f"{pending} has output that is not sent yet"
+        return None if self.owned else "the worker owns no partition"
+
+    def plan_initial_state(self) -> Sequence[InitialPlan]:
+        """Look at what the initial state means for each owned partition that is not in it.
+
+        Raises: as `PartitionStore.load`, and the transport's. A partition that another worker has taken over is lost then.
+        """
+        plans = []
+        for name, owned in sorted(self.owned.items()):
+            if owned.store.header.is_empty:
+                continue
+            try:
+                plans.append(plan_initial_state(name, owned.store, self._transport.start_offset(name), owned.read_to))
+            except OwnershipLost as error:
+                self.lose(name, error)
+                raise
+        return plans
+
+    def begin_initial_state(self, plan: InitialPlan) -> bool:
+        """Set an owned partition back, and return whether that was done. Its next takeover removes its units.
+
+        Nothing of it may be pending, and it must be dropped before anything else is done with it.
+        """
+        store = self.owned[plan.partition].store
+        commit = begin_initial_state(store.header, plan.start, self._tools.random_token())
+        try:
+            self._tools.retry.until_answered("storage", partial(store.commit, commit))
+        except OwnershipLost as error:
+            self.lose(plan.partition, error)
+            return False
+        return True
+
+    def _end_initial_state(self, partition: Partition, store: PartitionStore) -> None:
+        """Remove the units of a partition that an operator has reset to its initial state.
+
+        An order that has no outcome yet, as a hold that lasts, ends with its unit.
+        """
+        _log.warning("%s goes back to its initial state: its units are removed", partition, extra={"partition": str(partition)})
+        known, now = PartitionOrders.decode(store.header.orders), self._tools.clock.now()
+        lost = lost_by_heal(self._orders.find_without_outcome(partition), known.next_offset, now)
+        end_initial_state(partition, store, self._tools.random_token, [replace(each, text=_ENDED_BY_RESET) for each in lost])
+
     def _drop(self, partition: Partition) -> None:
         """Drop the units of a partition from memory. Nothing is committed; the next owner publishes what is pending."""
         del self.owned[partition]
@@ -204,6 +259,8 @@ class Partitions:
         position, source = self._transport.position(partition), self._transport.source(partition)
         store = self._storage.open(partition)
         _refuse_other_source(partition, store.header, source)
+        if is_unfinished(store.header):
+            self._end_initial_state(partition, store)
         is_replaced = self._has_replaced_events(store)
         waiting = store.waiting()
         self._refuse_other_strategy(waiting)

@@ -4,6 +4,9 @@ When several resets in a row did not help, the region has failed: it takes nothi
 
 A reset goes back to the last checkpoint: all units and positions are dropped from memory, and each partition is taken over again.
 The takeover reads the position of each participant, which fences what is still under way, and publishes what is pending.
+
+A reset to the initial state begins with a commit of each partition that sets it back to the beginning of its log. The takeover
+does the remainder (guardian/initial_state.py).
 """
 
 import logging
@@ -15,6 +18,7 @@ from guardian.cycle import Cycle
 from guardian.partitions import Servers, Tools
 from guardian.ports import TransportRefused
 from guardian.region import MustReset, Region, RegionState
+from resequencer.errors import OwnershipLost
 
 _log = logging.getLogger("resequencer.guardian")
 _REST_MS = 500
@@ -84,6 +88,42 @@ class RegionCycles:
         self.region.reset_by_order(self._tools.clock.now())
         self._cycle.drop_all()
         return ResetAnswer(is_done=True, text=f"the region, which was {state.value}, goes back to its last checkpoint")
+
+    def find_obstacle(self) -> str | None:
+        """Return why the region cannot go back to its initial state at the moment, None if it can."""
+        if self.region.state in (RegionState.RESETTING, RegionState.FAILED):
+            return f"the region is {self.region.state.value}"
+        return self._cycle.partitions.find_obstacle()
+
+    def reset_to_initial(self, who: str, *, is_dry_run: bool) -> ResetAnswer:
+        """Let all owned partitions begin again, for an operator; or say what that would do. Called between two cycles.
+
+        Refused while something is pending, and where what waits would be lost.
+        """
+        partitions, retry = self._cycle.partitions, self._tools.retry
+        if (obstacle := self.find_obstacle()) is not None:
+            return self._refuse(who, f"{obstacle}; try again, or look with `resequencer region show`")
+        try:
+            plans = retry.until_answered("source", partitions.plan_initial_state)
+        except (OwnershipLost, TransportRefused) as error:
+            return self._refuse(who, f"{error}; look with `resequencer region show`, and try again")
+        if refusals := [each.refusal for each in plans if each.refusal is not None]:
+            return self._refuse(who, "; ".join(refusals))
+        described = "; ".join(map(str, plans)) or "nothing, for nothing was read yet"
+        if is_dry_run:
+            return ResetAnswer(is_done=True, text=f"nothing was changed. A reset to the initial state would read {described}")
+        begun = [each for each in plans if partitions.begin_initial_state(each)]
+        _log.warning("%s reset the region to its initial state: it reads %s", who, described)
+        self.region.reset_by_order(self._tools.clock.now())
+        self._cycle.drop_all()
+        if lost := [str(each.partition) for each in plans if each not in begun]:
+            text = f"{', '.join(lost)} went to another worker and was not reset; give the order again. It reads {described}"
+            return ResetAnswer(is_done=False, text=text)
+        return ResetAnswer(is_done=True, text=f"the region goes back to its initial state and reads {described}")
+
+    def _refuse(self, who: str, why: str) -> ResetAnswer:
+        _log.warning("refused the reset of the region to its initial state that %s ordered: %s", who, why)
+        return ResetAnswer(is_done=False, text=why)
 
     def _fail(self, error: TransportRefused | MustReset) -> None:
         participant = "units" if isinstance(error, MustReset) and error.are_units else self._find_failing()

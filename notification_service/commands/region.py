@@ -2,30 +2,26 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic, sleep
-from urllib.parse import urlsplit
 
 import msgspec
 
 from guardian.region import RegionState
 from notification_service.commands.command import Subcommand, add_subcommands, load_for, say, write_row
-from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Notifications, TransportType
-from notification_service.configuration.transports import mqtt_sink_settings, sinks_of
-from notification_service.connectors.mqtt.settings import MqttSinkSettings
+from notification_service.configuration.transports import sinks_of
 from notification_service.status.report import ParticipantStatus, RegionStatus, StatusReport
 from notification_service.status.service_report import NOT_RUNNING, STALE, find_reports
-from notification_service.status.sink_attributes import Change, SetAttributes, SinkAttributesFile
+from notification_service.status.sink_attributes import ShownAttribute
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.locks import find_service
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.dead_letter_stores import sign
-from notification_service.wiring.regions import ATTRIBUTES, Attribute, RegionNotReset, give_order, values_of, with_attributes
-from resequencer.errors import ConfigurationError, ResequencerError
-from resequencer.keys.value_types import Mismatch
+from notification_service.wiring.regions import ATTRIBUTES, LocalRegions, LocalSink, RegionNotReset
+from resequencer.errors import ConfigurationError
 from resequencer.printable import counted, printable
 
 _WAIT_SECONDS = 30.0
@@ -52,7 +48,7 @@ def add_region_arguments(parser: ArgumentParser) -> None:
     add_subcommands(
         parser,
         Subcommand("show", "the state of each worker's region, its last durations, and its participants: source and sinks"),
-        Subcommand("reset", "let a failed region go back to its last checkpoint and begin again", _add_reset),
+        Subcommand("reset", "let a failed region go back to its last checkpoint, or any to its initial state", _add_reset),
         is_required=True,
     )
 
@@ -89,7 +85,8 @@ def _show_region(arguments: Namespace) -> ExitCode:
 
 
 def _reset(arguments: Namespace) -> ExitCode:
-    run_directory = load_for(arguments).notification.run_directory
+    configuration = load_for(arguments)
+    run_directory = configuration.notification.run_directory
     state, service, _ = find_service(run_directory, SystemClock().now())
     if service is None or state == NOT_RUNNING:
         raise RegionNotReset(f"the service is {state}, so there is no region to reset; its start begins at the last checkpoint")
@@ -97,10 +94,12 @@ def _reset(arguments: Namespace) -> ExitCode:
     if not workers:
         raise RegionNotReset(f"there is no worker {arguments.worker}")
     failed = [each for each in workers if each.region is not None and each.region.state == RegionState.FAILED]
-    chosen = workers if arguments.force or arguments.worker is not None else failed
+    chosen = workers if arguments.force or arguments.to_initial or arguments.worker is not None else failed
     if not chosen:
         raise RegionNotReset("no region has failed; to reset them all the same, add --force")
-    given = {each.slot: give_order(run_directory, each, sign().by, is_forced=arguments.force) for each in chosen}
+    given = _give(arguments, LocalRegions(configuration), [each.slot for each in chosen])
+    if not given:
+        return ExitCode.DONE
     waited_for = ", ".join(map(str, given))
     say(f"the order is given to worker {waited_for}; waiting for what comes of it")
     answers = _await(run_directory, given, arguments.wait)
@@ -112,6 +111,36 @@ def _reset(arguments: Namespace) -> ExitCode:
     if not all(each.has_obeyed for each in answers.values()):
         return ExitCode.FAILED
     return ExitCode.DONE if len(answers) == len(given) else ExitCode.OUT_OF_REACH
+
+
+def _give(arguments: Namespace, regions: LocalRegions, slots: Sequence[int]) -> dict[int, str]:
+    """Give the order to the workers of these slots, and return the ids to wait for, by slot: none of what is only proposed.
+
+    Raises:
+        RegionNotReset: It is refused for this service, says no reason, or could not be written.
+    """
+    by, given = sign().by, dict[int, str]()
+    if (arguments.dry_run or arguments.because) and not arguments.to_initial:
+        raise RegionNotReset("--dry-run and --because go with --to-initial")
+    if arguments.to_initial and not arguments.dry_run and not (arguments.because or "").strip():
+        raise RegionNotReset("give a reason: --because TEXT. It is kept with your name")
+    if arguments.to_initial and regions.refusal is not None:
+        raise RegionNotReset(regions.refusal)
+    for slot in slots:
+        if not arguments.to_initial:
+            order_id = regions.reset(slot, by, is_forced=arguments.force)
+        elif arguments.dry_run:
+            order_id = regions.plan_initial(slot, by)
+        else:
+            order = regions.reset_to_initial(slot, by, arguments.because)
+            order_id = None if order is None else order.id
+            if order is not None and regions.needs_approval:
+                say(f"worker {slot}: proposed as {order.id}: another person has to approve it in the console (http.approval)")
+                continue
+        if order_id is None:
+            raise RegionNotReset(f"worker {slot} does not run any more")
+        given[slot] = order_id
+    return given
 
 
 def _await(run_directory: Path, given: Mapping[int, str], seconds: float) -> dict[int, RegionStatus]:
@@ -156,19 +185,21 @@ def _participant(each: ParticipantStatus) -> str:
 def _add_reset(parser: ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="reset regions that have not failed, too")
     parser.add_argument(
-        "--worker", type=int, metavar="SLOT", help="only that of this worker; default: all that have failed, with --force all"
+        "--worker",
+        type=int,
+        metavar="SLOT",
+        help="only that of this worker; default: all that have failed, with --force or --to-initial all",
     )
+    parser.add_argument(
+        "--to-initial",
+        action="store_true",
+        help="forget all units and read the source from its beginning: what was sent is sent again, marked possible-duplicate",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="with --to-initial: say what that would do, and change nothing")
+    parser.add_argument("--because", metavar="TEXT", help="with --to-initial: the reason, which is kept with your name")
     parser.add_argument(
         "--wait", type=float, default=_WAIT_SECONDS, metavar="SECONDS", help="how long to wait for the answer; default: 30"
     )
-
-
-_KEYS = "payment-status-notification.mqtt"
-_BEING_RESET = "is being reset, so nothing was changed. Give the order again afterwards"
-
-
-class SinkNotSet(ResequencerError):
-    """The attributes stay as they are."""
 
 
 def add_sink_arguments(parser: ArgumentParser) -> None:
@@ -193,86 +224,26 @@ def sink(arguments: Namespace) -> ExitCode:
     if TransportType.MQTT not in sinks_of(configuration):
         problem = "names no mqtt: only the attributes of that sink can be changed"
         raise ConfigurationError(path_of(Notifications, "transport"), problem)
-    file = SinkAttributesFile(configuration.notification.run_directory)
+    local = LocalSink(configuration)
     if arguments.subcommand == "set":
-        _set(arguments, configuration, file)
+        given = {each.name: text for each in ATTRIBUTES if (text := getattr(arguments, each.field)) is not None}
+        for note in local.set(given, sign().by):
+            say(note)
     elif arguments.subcommand == "reset":
-        _refuse_during_a_reset(configuration)
-        _store(file, file.remove)
-    _show_sink(configuration, file, as_json=arguments.json)
+        local.reset()
+    _show_sink(local.shown(), as_json=arguments.json)
     return ExitCode.DONE
 
 
-def _set(arguments: Namespace, configuration: Configuration, file: SinkAttributesFile) -> None:
-    given = {each: text for each in ATTRIBUTES if (text := getattr(arguments, each.field)) is not None}
-    if not given:
-        raise ConfigurationError("sink set", f"changes nothing: give one of {', '.join(each.option for each in ATTRIBUTES)}")
-    configured, who = values_of(mqtt_sink_settings(configuration)), sign()
-    changes = {each.name: Change(configured[each.name], _read(each, text), who.by, who.at) for each, text in given.items()}
-    _refuse_during_a_reset(configuration)
-    attributes = {**_find(file), **changes}
-    settings = _with(configuration, attributes)
-    if settings.notifications == settings.dead_letters:
-        problem = f"{settings.notifications} would be the topic of notifications and of dead letters. Name another one"
-        raise ConfigurationError("sink set", problem)
-    _store(file, lambda: file.write(attributes))
-    if settings.qos == 0:
-        say("qos 0 promises nothing: a message that the broker does not get is lost")
-    say(f"this holds until `sink reset`, or until {_KEYS} names another value. Change it there, too")
-
-
-def _read(attribute: Attribute, text: str) -> str | int:
-    try:
-        value = attribute.takes.read(text)
-        if attribute.name == "url" and urlsplit(text).username is not None:
-            raise ConfigurationError(attribute.option, f"has a login, which others could read; set {_KEYS}.user and password")
-    except (Mismatch, ValueError):
-        raise ConfigurationError(attribute.option, f"is refused; expected: {attribute.takes.expects}") from None
-    return value if isinstance(value, int) else str(value)
-
-
-def _refuse_during_a_reset(configuration: Configuration) -> None:
-    """Raise SinkNotSet while a worker resets its region: what is pending would leave by the one or the other."""
-    _, service, _ = find_service(configuration.notification.run_directory, SystemClock().now())
-    for state, each in service.workers if service is not None else ():
-        if state != NOT_RUNNING and each.region is not None and each.region.state == RegionState.RESETTING:
-            raise SinkNotSet(f"the region of worker {each.slot} {_BEING_RESET}")
-
-
-def _find(file: SinkAttributesFile) -> SetAttributes:
-    try:
-        return file.find() or {}
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise SinkNotSet(f"{file.path} cannot be read: {error}; `resequencer sink reset` removes it") from error
-
-
-def _with(configuration: Configuration, found: SetAttributes) -> MqttSinkSettings:
-    try:
-        return with_attributes(mqtt_sink_settings(configuration), found)
-    except Mismatch as error:
-        raise SinkNotSet("the stored attributes are damaged; `resequencer sink reset` removes them") from error
-
-
-def _store(file: SinkAttributesFile, store: Callable[[], object]) -> None:
-    try:
-        store()
-    except OSError as error:
-        problem = f"{file.path} cannot be written: {error.strerror or error}; make room, or run the command as the service's user"
-        raise SinkNotSet(problem) from error
-
-
-def _show_sink(configuration: Configuration, file: SinkAttributesFile, *, as_json: bool) -> None:
-    """Print what is in force. A worker uses it from its next publication on."""
-    configured, found = values_of(mqtt_sink_settings(configuration)), _find(file)
-    current = values_of(_with(configuration, found))
+def _show_sink(shown: Sequence[ShownAttribute], *, as_json: bool) -> None:
+    """Print what is in force."""
     if as_json:
-        attributes = {name: {"value": current[name], "configured": configured[name]} for name in configured}
+        attributes = {each.name: {"value": each.value, "configured": each.configured} for each in shown}
         sys.stdout.write(msgspec.json.encode(attributes).decode() + "\n")
         return
-    for name, value in current.items():
-        is_configured = value == configured[name]
-        where = "as configured" if is_configured else f"set by {found[name].by}; configured: {configured[name]}"
-        sys.stdout.write(printable(f"{name} = {value} ({where})") + "\n")
+    for each in shown:
+        where = "as configured" if each.by is None else f"set by {each.by}; configured: {each.configured}"
+        sys.stdout.write(printable(f"{each.name} = {each.value} ({where})") + "\n")
 
 
 def _add_set(parser: ArgumentParser) -> None:

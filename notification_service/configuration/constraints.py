@@ -15,7 +15,7 @@ from notification_service.configuration.region_constraints import (
 from notification_service.configuration.schema import Constraint, Values, path_of
 from notification_service.configuration.sections import Ingress, Notifications, Orders, Resequencers
 from notification_service.configuration.storages import ARCHIVABLE, STORAGE_TYPE, kind_named
-from notification_service.console.access.settings import EDIT, HttpSettings, HttpTls, TrustedProxy
+from notification_service.console.access.settings import EDIT, INITIAL_STATE, HttpSettings, HttpTls, TrustedProxy
 from notification_service.delivery.settings import DeliverySettings, WorkerSettings
 from resequencer.errors import ConfigurationError
 from resequencer.settings import LEARNED, LearnedTimeout, ResequencerSettings
@@ -229,7 +229,7 @@ CONSTRAINTS = (
     ),
     Constraint(
         (_APPROVAL, _HAS_ORDERS),
-        lambda values: not set(values[_APPROVAL]) - {EDIT} or values[_HAS_ORDERS],
+        lambda values: not set(values[_APPROVAL]) - {EDIT, INITIAL_STATE} or values[_HAS_ORDERS],
         f"names orders, and {_HAS_ORDERS} is false: set it to true, or leave the orders out",
     ),
     Constraint(

@@ -35,11 +35,10 @@ from notification_service.console.overview import (
     overview_routes,
     partition_operations,
     partition_routes,
-    region_operations,
-    region_routes,
     service_operations,
     worker_routes,
 )
+from notification_service.console.region_pages import region_operations, region_routes
 from notification_service.console.unit_pages import unit_operations, unit_routes, waiting_routes
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable

@@ -1,7 +1,6 @@
 """The service: the overview, the workers, the partitions and the regions, as pages and operations of the API."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Literal, NamedTuple
 
@@ -16,7 +15,7 @@ from notification_service.console.access.identity import Role
 from notification_service.console.access.layer import route
 from notification_service.console.context import Console, Operation, change_of, form_route, identity_of
 from notification_service.console.history import Minute, ServiceAnswer, WorkerAnswer, service_answer, worker_answers
-from notification_service.status.report import PartitionStatus, RegionStatus, UntakenPartition
+from notification_service.status.report import PartitionStatus, UntakenPartition
 from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport
 from resequencer.clock import Instant
 from resequencer.errors import ResequencerError
@@ -355,79 +354,3 @@ def partition_operations(console: Console) -> list[Operation]:
 
 def _answer(row: PartitionRow) -> PartitionAnswer:
     return PartitionAnswer(row.partition, row.held, row.untaken, row.stored, row.end, row.lag, row.undecided, row.advice)
-
-
-class OneRegion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The region of the worker in this slot. With `force` it is reset although it has not failed."""
-
-    slot: Annotated[int, Meta(ge=0, le=999)]
-    force: bool = False
-
-
-class ResetOrdered(msgspec.Struct, frozen=True):
-    """The worker in this slot was ordered to reset its region. What came of it is `answer` of the region."""
-
-    slot: int
-
-
-def region_routes(console: Console) -> list[Route]:
-    def regions(request: Request) -> Response:
-        may_reset = console.sources.regions is not None and identity_of(request).may(Role.OPERATOR)
-        service, bridge = console.sources.find_report(), console.sources.find_bridge().bridge
-        return console.page(request, "regions.html", service=service, may_reset=may_reset, bridge=bridge)
-
-    def show_regions(request: Request, one: OneRegion, answer: ResetOrdered) -> Response:
-        del request, one, answer
-        return RedirectResponse("/regions", HTTPStatus.SEE_OTHER)
-
-    return [
-        route("/regions", regions, name="regions"),
-        form_route(console, "/regions/reset", OneRegion, partial(_order_reset, console), show_regions),
-    ]
-
-
-def _order_reset(console: Console, request: Request, one: OneRegion) -> ResetOrdered:
-    """Give the order in the name of the person who asks. The worker executes or refuses it within a second.
-
-    Raises:
-        HTTPException: There is no such worker here (409), or the order could not be written (503).
-    """
-    console.audit_log.note(request, "region.reset", slot=one.slot, force=one.force)
-    regions = console.sources.regions
-    try:
-        is_given = regions is not None and regions.reset(one.slot, identity_of(request).name, is_forced=one.force)
-    except ResequencerError as error:
-        raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
-    if not is_given:
-        raise HTTPException(HTTPStatus.CONFLICT, f"worker {one.slot} does not run on this machine")
-    return ResetOrdered(one.slot)
-
-
-class RegionAnswer(msgspec.Struct, frozen=True):
-    """The region of the worker in `slot`; `state` is the worker's. `region` is null until the worker has reported it."""
-
-    slot: int
-    state: str
-    region: RegionStatus | None
-
-
-class RegionsAnswer(msgspec.Struct, frozen=True):
-    """The regions of the workers of this machine by slot; none if no service has reported yet."""
-
-    regions: tuple[RegionAnswer, ...]
-
-
-def region_operations(console: Console) -> list[Operation]:
-    def regions(request: Request, query: msgspec.Struct) -> RegionsAnswer:
-        del request, query
-        found = console.sources.find_report()
-        workers = () if found is None else found.workers
-        return RegionsAnswer(tuple(RegionAnswer(report.slot, state, report.region) for state, report in workers))
-
-    reset = partial(_order_reset, console)
-    return [
-        Operation("/regions", "regions", regions, RegionsAnswer, "The regions of the workers of this machine"),
-        change_of(
-            "/regions/reset", "reset-region", reset, ResetOrdered, "Let a region go back to its last checkpoint", OneRegion
-        ),
-    ]

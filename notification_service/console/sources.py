@@ -18,7 +18,9 @@ from notification_service.delivery.direct.core.partition import DirectOrder, Dir
 from notification_service.delivery.ledger.ledger import Ledger
 from notification_service.status.aggregation import AggregationStatus, BridgeStatus
 from notification_service.status.delivery import DeliveryStatus
+from notification_service.status.report import RegionStatus
 from notification_service.status.service_report import ServedStatus, ServiceReport
+from notification_service.status.sink_attributes import RegionOrder, ShownAttribute
 from resequencer.clock import Clock, SteadyClock
 from resequencer.record import Partition
 from resequencer.storage_port import StorageUnavailable
@@ -39,14 +41,58 @@ class WorkerControl(Protocol):
 
 
 class RegionControl(Protocol):
-    """What an operator may ask of the regions of this machine's workers."""
+    """What an operator may ask of the regions of this machine's workers. A call returns None if no worker has this slot.
 
-    def reset(self, slot: int, by: str, *, is_forced: bool) -> bool:
-        """Order a reset of the worker's region, in the name of `by`. Return whether there is such a worker.
+    `refusal` is why no region of the service may go back to its initial state, None if one may. With `needs_approval` a second
+    person has to approve that.
 
-        Raises:
-            ResequencerError: The order could not be given.
-        """
+    Raises of each call but those that find:
+        ResequencerError: The order could not be given, or is refused.
+    """
+
+    refusal: str | None
+    needs_approval: bool
+
+    def reset(self, slot: int, by: str, *, is_forced: bool) -> str | None:
+        """Order a reset of the worker's region, in the name of `by`, and return the id of the order."""
+        ...
+
+    def plan_initial(self, slot: int, by: str) -> str | None:
+        """Ask the worker what its initial state would mean, and return the id of this order. Nothing changes."""
+        ...
+
+    def reset_to_initial(self, slot: int, by: str, because: str) -> RegionOrder | None:
+        """Order the initial state, or propose it where a second person has to approve it."""
+        ...
+
+    def find_proposal(self, slot: int) -> RegionOrder | None:
+        """Return the proposal that waits for a second person, None if there is none."""
+        ...
+
+    def decide(self, slot: int, proposal_id: str, by: str, *, is_approved: bool) -> None:
+        """Approve a proposal, which gives the order, or take it away."""
+        ...
+
+    def find_answer(self, slot: int, order_id: str) -> RegionStatus | None:
+        """Return the region as its worker reports it with the answer to this order; None before."""
+        ...
+
+
+class SinkControl(Protocol):
+    """What an operator sees and sets of a sink whose attributes can be changed while the service runs.
+
+    Raises of each call:
+        ResequencerError: A value is refused, a region is being reset, or the file cannot be used. Nothing has changed.
+    """
+
+    def shown(self) -> Sequence[ShownAttribute]: ...
+
+    def set(self, given: Mapping[str, str], by: str) -> Sequence[str]:
+        """Set attributes by their names, and return what the person should know."""
+        ...
+
+    def reset(self) -> None:
+        """Go back to what is configured."""
         ...
 
 
@@ -116,7 +162,7 @@ class Sources(NamedTuple):
     outcome, None if it has none within so many seconds. It may raise OrderRefused, and is None where there are no such receivers.
     `find_bridge` and `find_aggregation` return what the bridge and the aggregation workers on this machine report.
     `groups` are the payments of messages, None where they are not counted.
-    `regions` takes orders for regions, None where none can be given.
+    `regions` takes orders for regions, None where none can be given. `sink` is the sink mqtt, None without one.
     `clock` is the machine's, which pages show; by `steady_clock` the audit log and the history are dated and deleted.
     `facts` are lines about the configuration for people: names and texts.
     """
@@ -147,6 +193,7 @@ class Sources(NamedTuple):
     find_aggregation: Callable[[], AggregationStatus] = AggregationStatus
     groups: GroupSource | None = None
     regions: RegionControl | None = None
+    sink: SinkControl | None = None
 
 
 MAX_VIEWS = 4

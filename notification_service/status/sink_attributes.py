@@ -27,6 +27,17 @@ SetAttributes = Mapping[str, Change]
 """Changes by the names of the attributes."""
 
 
+class ShownAttribute(msgspec.Struct, frozen=True):
+    """An attribute in force, what is configured, and who set it when (ISO 8601, UTC); null while it is as configured."""
+
+    name: str
+    value: _Value
+    configured: _Value
+    by: str | None
+    at: str | None
+    expects: str
+
+
 class SinkAttributesFile:
     """The file of the sink of MQTT. All workers of the service read it."""
 
@@ -70,12 +81,21 @@ class RegionOrder(msgspec.Struct, frozen=True):
     """Reset the region of a worker. `by` gave the order; the worker's report names its `id` when it has executed or refused it.
 
     `service_process_id` is the supervisor's. An order for an earlier service is never executed.
+
+    With `to_initial` the region goes back to its initial state, for the reason `because`; `approved_by` is the second person,
+    where one is needed. With `is_dry_run` the worker only says what that would do. A proposal is such an order that waits for a
+    second person; `at` is when it was made (ISO 8601, UTC).
     """
 
     service_process_id: int
     id: str
     by: str
-    is_forced: bool
+    is_forced: bool = False
+    to_initial: bool = False
+    is_dry_run: bool = False
+    because: str = ""
+    approved_by: str | None = None
+    at: str = ""
 
 
 class RegionOrderFile(RunFile[RegionOrder]):
@@ -83,6 +103,7 @@ class RegionOrderFile(RunFile[RegionOrder]):
 
     def __init__(self, run_directory: Path, slot: int) -> None:
         super().__init__(run_directory, f"region-order-{slot}", RegionOrder)
+        self._taken = self._path.with_suffix(".taken")
 
     def give(self, order: RegionOrder) -> None:
         """Write the order durably.
@@ -95,14 +116,41 @@ class RegionOrderFile(RunFile[RegionOrder]):
     def take(self, service_process_id: int) -> RegionOrder | None:
         """Return the order of this service and remove the file; None if there is none.
 
-        It is removed before it is executed. A worker that dies in between begins again all the same, as a reset does.
+        It is removed before it is executed. A worker that dies in between begins again all the same, as a reset does. But an
+        order for the initial state stays beside, until `end` is called: it has several steps.
         """
-        taken = self._path.with_suffix(".taken")
         try:
-            os.replace(self._path, taken)  # A newer order may be written at any moment, and must not be removed unread.
+            os.replace(self._path, self._taken)  # A newer order may be written at any moment, and must not be removed unread.
         except OSError:
             return None
-        found = self._find(taken, service_process_id)
-        with suppress(OSError):
-            taken.unlink()
+        found = self._find(self._taken, service_process_id)
+        if found is None or not found.to_initial or found.is_dry_run:
+            self.end()
         return found
+
+    def find_begun(self) -> RegionOrder | None:
+        """Return the order for the initial state that a worker took and did not end; None if there is none.
+
+        Whichever service it was for, it is continued.
+        """
+        try:
+            found = msgspec.json.decode(self._taken.read_bytes(), type=RegionOrder)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+        return found if found.to_initial and not found.is_dry_run else None
+
+    def end(self) -> None:
+        """Note that the order which was taken last is executed or refused."""
+        with suppress(OSError):
+            self._taken.unlink()
+
+
+class RegionProposalFile(RunFile[RegionOrder]):
+    """The reset to the initial state of this slot's region that waits for a second person. A newer one replaces it."""
+
+    def __init__(self, run_directory: Path, slot: int) -> None:
+        super().__init__(run_directory, f"region-order-{slot}-proposed", RegionOrder)
+
+    def give(self, order: RegionOrder) -> None:
+        """Write the proposal durably. Raises: as `RegionOrderFile.give`."""
+        replace_durably(self._path, msgspec.json.encode(order), order.id)

@@ -48,7 +48,7 @@ from notification_service.wiring.composition import make_codec, make_order_book
 from notification_service.wiring.dead_letter_stores import open_store
 from notification_service.wiring.delivery import make_ledger, order_delivery
 from notification_service.wiring.local_workers import LocalWorkers
-from notification_service.wiring.regions import give_order
+from notification_service.wiring.regions import LocalRegions, LocalSink
 from notification_service.wiring.sent_notifications import OutputFiles, find_sent_in
 from notification_service.wiring.side_reports import find_aggregation_of, find_bridge_of, find_delivery_of, find_served
 from resequencer.clock import Instant
@@ -174,22 +174,6 @@ class InputPartitions:
             log.close()
 
 
-class LocalRegions:
-    """Gives orders to the workers of the service that runs."""
-
-    def __init__(self, configuration: Configuration) -> None:
-        self._run_directory = configuration.notification.run_directory
-
-    def reset(self, slot: int, by: str, *, is_forced: bool) -> bool:
-        found = find_service(self._run_directory, SystemClock().now())
-        workers = found.report.workers if found.report is not None and found.holder is not None else ()
-        worker = next((each for _, each in workers if each.slot == slot), None)
-        if worker is None:
-            return False
-        give_order(self._run_directory, worker, by, is_forced=is_forced)
-        return True
-
-
 def find_archive_distances(configuration: Configuration) -> Mapping[Partition, ArchiveDistance]:
     """Return the distances of all partitions of the topics; empty without Kafka, and without an archive at a path.
 
@@ -242,6 +226,7 @@ def console_sources(configuration: Configuration) -> Sources:
         codec=codec,
         workers=LocalWorkers(configuration),
         regions=LocalRegions(configuration),
+        sink=LocalSink(configuration) if TransportType.MQTT in sinks_of(configuration) else None,
         clock=clock,
         steady_clock=steady_clock(run_directory, "console", configuration.clock_trusted_after_ms, keeps=True),
         run_directory=run_directory,

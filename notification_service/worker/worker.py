@@ -15,22 +15,27 @@ from guardian.ports import Participant, TransportStatus
 from guardian.region import RegionState
 from guardian.resets import RegionCycles, ResetAnswer
 from notification_service.configuration.configuration import Configuration
+from notification_service.configuration.sections import TransportType
+from notification_service.configuration.transports import sinks_of
+from notification_service.console.access.settings import INITIAL_STATE
 from notification_service.events.identifiers import shown
 from notification_service.status.file import StatusFile
 from notification_service.status.report import Identity, ParticipantStatus, RegionStatus, State, report
-from notification_service.status.sink_attributes import RegionOrder, RegionOrderFile
+from notification_service.status.sink_attributes import RegionOrder, RegionOrderFile, SinkAttributesFile
 from notification_service.supervision.in_flight_memory import InFlightMemory, identity_of
 from notification_service.supervision.stop_signal import Wait
 from notification_service.supervision.suspects import REMEDY, Suspect, Suspects
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring.composition import Parts, compose
+from notification_service.wiring.regions import find_initial_refusal
 from notification_service.worker.worker_report import ServerStates, with_metrics
 from resequencer.clock import Instant, instant_text
 from resequencer.errors import EndedItsWorker
 from resequencer.event import Event
 from resequencer.in_flight import CallKind, CallSlots
 from resequencer.keys.value_types import Duration
-from resequencer.printable import counted
+from resequencer.order import is_same_person
+from resequencer.printable import counted, printable
 from resequencer.record import Origin
 from resequencer.settings import ResequencerSettings
 
@@ -121,19 +126,54 @@ class RegionControl:
     """Reads the orders for the worker of this slot, and makes the part of its report about the region."""
 
     def __init__(self, configuration: Configuration, identity: Identity, cycles: RegionCycles) -> None:
+        self._configuration = configuration
         self._file = RegionOrderFile(configuration.notification.run_directory, identity.slot)
+        self._begun = self._file.find_begun()
         self._service = identity.process_id
         self._kind = configuration.ingress.transport.value
         self._cycles = cycles
         self._last: tuple[RegionOrder, ResetAnswer] | None = None
 
     def look(self) -> bool:
-        """Obey or refuse an order, if there is one, and return whether there was. Called between two cycles."""
-        order = self._file.take(self._service)
+        """Execute or refuse an order, if there is one, and return whether there was. Called between two cycles.
+
+        An order for the initial state that an earlier worker began is executed again once all is taken over: it may have set back
+        a part of the partitions.
+        """
+        if self._begun is not None and self._cycles.find_obstacle() is not None:
+            return False
+        order, self._begun = self._begun or self._file.take(self._service), None
         if order is None:
             return False
-        self._last = order, self._cycles.reset_by(order.by, is_forced=order.is_forced)
+        if order.to_initial:
+            self._last = order, self._reset_to_initial(order)
+            self._file.end()
+        else:
+            self._last = order, self._cycles.reset_by(order.by, is_forced=order.is_forced)
         return True
+
+    def _reset_to_initial(self, order: RegionOrder) -> ResetAnswer:
+        refusal = find_initial_refusal(self._configuration)
+        needs_approval = INITIAL_STATE in self._configuration.http.approval and not order.is_dry_run
+        if refusal is None and needs_approval and (order.approved_by is None or is_same_person(order.by, order.approved_by)):
+            refusal = f"{INITIAL_STATE} needs the approval of a second person (http.approval)"
+        if refusal is not None:
+            _log.warning("refused the reset of the region to its initial state that %s ordered: %s", order.by, refusal)
+            return ResetAnswer(is_done=False, text=refusal)
+        second = f", approved by {order.approved_by}" if order.approved_by is not None else ""
+        who = f"{order.by}{second} ({order.because})" if order.because else order.by
+        answer = self._cycles.reset_to_initial(printable(who), is_dry_run=order.is_dry_run)
+        if order.is_dry_run or not answer.is_done or TransportType.MQTT not in sinks_of(self._configuration):
+            return answer
+        return answer._replace(text=f"{answer.text}; {self._reset_attributes()}")
+
+    def _reset_attributes(self) -> str:
+        """Let the sink mqtt go back to its initial state, which is the configuration, and return what came of it."""
+        try:
+            SinkAttributesFile(self._configuration.notification.run_directory).remove()
+        except OSError as error:
+            return f"the attributes of the sink mqtt stay as they were set ({error.strerror or error}): `resequencer sink reset`"
+        return "the sink mqtt has the attributes that are configured"
 
     def report(self, standing: TransportStatus, *, is_waiting: bool) -> RegionStatus:
         """Return the region as it is now. `is_waiting`: a server does not answer."""
@@ -182,7 +222,7 @@ def deadline_words(settings: ResequencerSettings, profiles: int) -> str | None:
 
 _REPORT_MS = 500
 _EXPIRE_MS = 10_000
-_REASONS = {State.HEALING: "the storage lost committed work; its records are being read again"}
+_REASONS = {State.HEALING: "records are being read again: the storage lost work, or an operator reset the region"}
 _OF_REGION = {RegionState.FAILED: State.FAILED, RegionState.RESETTING: State.RESETTING}
 _NOT_JOINED = "waiting for Kafka to assign partitions"
 _FINISH_MS = 20_000

@@ -13,6 +13,7 @@ from harness.examples import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from guardian.initial_state import begin_initial_state, end_initial_state, is_unfinished
 from resequencer.errors import OwnershipLost
 from resequencer.record import Partition
 from resequencer.storage_port import Commit, PartitionStore, Pending, Snapshot, StashEntry, Storage, UnitChange, WaitKind, Waits
@@ -549,6 +550,18 @@ class StorageContract:
             store.expire(10**15, ())
         put(owner)
         assert owner.load(["a", "b"]).keys() == {"a", "b"}
+
+    def test_in_the_initial_state_no_unit_is_known_whoever_ends_what_was_begun(self, harness, store):
+        put(store, waiting("a"), idle("b"), UnitChange("c", b"", WAITS, (StashEntry(1, b"old"),), (), b"old"), highest_number=4)
+        store.commit(begin_initial_state(store.header, 0, "begins"))
+        assert (store.header.next_offset, store.header.heal_offset, is_unfinished(store.header)) == (0, 1, True)
+        owner = harness.make().open(PARTITION)
+        assert is_unfinished(owner.header)
+        end_initial_state(PARTITION, owner, lambda: f"attempt-{next(_attempts)}")
+        assert (owner.waiting(), owner.load(["a", "b", "c"]), owner.has_units()) == ([], {}, False)
+        assert (owner.header.next_offset, owner.header.highest_number, is_unfinished(owner.header)) == (0, 4, False)
+        put(owner, UnitChange("c", b"new"))
+        assert harness.make().open(PARTITION).load(["c"]) == {"c": Snapshot("c", b"new", None, ())}
 
     def test_one_call_expires_a_bounded_number_of_units(self, store):
         put(store, *(idle(f"unit-{number}") for number in range(2_500)))

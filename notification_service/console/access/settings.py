@@ -19,6 +19,8 @@ PORT = Whole(0, 65_535)
 AUTHENTICATIONS = ("none", "basic", "proxy", "bearer")
 EDIT = "edit"
 """In `http.approval`: a dead letter that is edited and sent again, beside the kinds of orders."""
+INITIAL_STATE = "reset-to-initial"
+"""In `http.approval`: a region that is reset to its initial state."""
 
 
 class Listener(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +68,7 @@ class HttpSettings(Listener, frozen=True, kw_only=True):
     peers: Annotated[tuple[str, ...], Key(Urls(("http", "https")))]
     peers_token: Annotated[str, Key(SecretText())]
     audit_retention_ms: Annotated[int, Key(Duration("1d", "3650d"))]
-    approval: Annotated[tuple[str, ...], Key(Choices((*OrderKind, EDIT)))]
+    approval: Annotated[tuple[str, ...], Key(Choices((*OrderKind, EDIT, INITIAL_STATE)))]
     probes: Annotated[ProbesEndpoint, Section("probes")]
     metrics: Annotated[MetricsEndpoint, Section("metrics")]
 

@@ -408,6 +408,21 @@ def what_was_taken_here_is_settled_when_it_comes_again(patch: Patch) -> None:
 # The reset
 
 
+def initial_state_not_marked(patch: Patch) -> None:
+    """What comes again after a reset to the initial state looks as if it came for the first time."""
+    right = guardian.partitions.begin_initial_state
+    patch.setattr(
+        "guardian.partitions.begin_initial_state",
+        lambda header, *arguments: replace(right(header, *arguments), heal_offset=header.heal_offset),
+    )
+
+
+def initial_state_numbers_from_the_start(patch: Patch) -> None:
+    """Numbers begin again after a reset to the initial state, and sinks with a marker pass over them."""
+    right = guardian.partitions.begin_initial_state
+    patch.setattr("guardian.partitions.begin_initial_state", lambda *arguments: replace(right(*arguments), highest_number=0))
+
+
 def units_kept_in_a_reset(patch: Patch) -> None:
     """The actors go on with what was never committed."""
     patch.setattr("guardian.partitions.Partitions.drop_all", lambda self: self.owned.clear())

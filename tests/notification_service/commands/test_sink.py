@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from guardian.ports import TransportRefused
 from guardian.region import RegionState
 from notification_service.command_line import main
-from notification_service.commands import region as command
 from notification_service.configuration.configuration import load
 from notification_service.status.sink_attributes import SinkAttributesFile
+from notification_service.wiring import regions
 from notification_service.wiring.regions import CurrentSettings
 
 N = "payment-status-notification"
@@ -99,7 +99,7 @@ def test_an_order_that_is_given_during_a_reset_is_refused_with_a_warning(
     service = SimpleNamespace(
         workers=[("ready", SimpleNamespace(slot=0, region=None)), ("ready", SimpleNamespace(slot=1, region=region))]
     )
-    monkeypatch.setattr(command, "find_service", lambda *_: ("ready", service, None))
+    monkeypatch.setattr(regions, "find_service", lambda *_: ("ready", service, None))
     for arguments in (("set", "--qos", "2"), ("reset",)):
         assert run(*arguments) == 1
         assert "the region of worker 1 is being reset, so nothing was changed" in capsys.readouterr().err

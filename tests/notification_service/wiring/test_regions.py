@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 
 import pytest
+from msgspec.structs import replace
 
 from guardian.ports import Channel
 from notification_service.configuration.transports import (
@@ -20,11 +21,17 @@ from notification_service.connectors.dead_letters.port import AskedFor
 from notification_service.connectors.files.sink import FileTransport
 from notification_service.connectors.kafka.sink import KafkaTransport
 from notification_service.connectors.region_transport import RegionTransport
+from notification_service.status.report import State, StatusReport
+from notification_service.status.service_report import service_report
+from notification_service.status.sink_attributes import RegionOrderFile
+from notification_service.supervision.locks import RunningService
+from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring import regions
 from notification_service.wiring.composition import compose, refuse_unusable
 from notification_service.wiring.console import InputPartitions
 from notification_service.wiring.dead_letter_stores import open_store
-from notification_service.wiring.regions import make_region_transport
+from notification_service.wiring.regions import LocalRegions, RegionNotReset, find_initial_refusal, make_region_transport
+from resequencer.clock import instant_text
 from resequencer.errors import ConfigurationError
 
 N = "payment-status-notification"
@@ -189,3 +196,62 @@ def test_a_further_sink_leaves_the_commands_of_one_kind(configured):
     refusal = only_with_files(configuration, "archive")
     assert refusal is not None
     assert "only they tell what has left" in str(refusal)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", None),
+        (f"{I}.transport = file", None),
+        (f"{N}.resequencer.storage-type = none", "storage-type is none"),
+        (f"{JMS}{N}.transport = jms", "messages that were acknowledged cannot be read again"),
+        (f"{N}.aggregation.enabled = true", "would be reported again without a mark"),
+    ],
+)
+def test_the_initial_state_is_refused_where_something_would_be_lost_or_repeated_without_a_mark(configured, text, why):
+    refusal = find_initial_refusal(configured(text))
+    assert refusal is None if why is None else why in refusal
+
+
+@pytest.fixture
+def running(monkeypatch):
+    """A service with the process id 7 that has a worker in slot 0."""
+    now = instant_text(SystemClock().now())
+    found = service_report([StatusReport(State.READY, None, 7, "conf", now, now)], SystemClock().now(), is_running=True)
+    monkeypatch.setattr(regions, "find_service", lambda *_: RunningService("ready", found, "7"))
+
+
+@pytest.mark.usefixtures("running")
+def test_orders_for_regions_are_files_of_the_slot(configured):
+    configuration = configured("")
+    local, file = LocalRegions(configuration), RegionOrderFile(configuration.notification.run_directory, 0)
+    configuration.notification.run_directory.mkdir(parents=True)
+    assert [local.reset(1, "anna", is_forced=True), local.plan_initial(1, "anna"), local.reset_to_initial(1, "anna", "x")] == [
+        None
+    ] * 3
+    given = local.reset(0, "anna", is_forced=True)
+    taken = file.take(7)
+    assert (taken.id, taken.by, taken.is_forced, taken.to_initial) == (given, "anna", True, False)
+    local.plan_initial(0, "anna")
+    planned = file.take(7)
+    assert (planned.to_initial, planned.is_dry_run) == (True, True)
+    order = local.reset_to_initial(0, "anna", "a new handler")
+    assert (file.take(7), order.because) == (order, "a new handler")
+
+
+@pytest.mark.usefixtures("running")
+def test_a_proposal_becomes_an_order_by_another_person_alone(configured):
+    configuration = configured(f"{N}.http {{ auth = basic, approval = [reset-to-initial] }}")
+    configuration.notification.run_directory.mkdir(parents=True)
+    local, file = LocalRegions(configuration), RegionOrderFile(configuration.notification.run_directory, 0)
+    proposed = local.reset_to_initial(0, "anna", "a new handler")
+    assert (local.needs_approval, file.take(7), local.find_proposal(0)) == (True, None, proposed)
+    for who, which in (("Anna", proposed.id), ("ben", "other")):
+        with pytest.raises(RegionNotReset):
+            local.decide(0, which, who, is_approved=True)
+    local.decide(0, proposed.id, "ben", is_approved=True)
+    assert file.take(7) == replace(proposed, approved_by="ben")
+    assert local.find_proposal(0) is None
+    other = local.reset_to_initial(0, "anna", "again")
+    local.decide(0, other.id, "anna", is_approved=False)
+    assert (file.take(7), local.find_proposal(0)) == (None, None)

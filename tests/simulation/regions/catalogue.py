@@ -74,6 +74,10 @@ _FAULTS: dict[RegionRun, dict[Fault, int]] = {
         plant.units_kept_in_a_reset: 0,
         plant.positions_kept_in_a_reset: 2,
     },
+    RegionRun.INITIAL: {
+        plant.initial_state_not_marked: 0,
+        plant.initial_state_numbers_from_the_start: 17,
+    },
     RegionRun.SINKS: {
         plant.position_of_the_last_sink: 97,
     },

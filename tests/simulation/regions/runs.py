@@ -43,6 +43,8 @@ class RegionRun(StrEnum):
     """The markers of a sink are deleted while the service stands."""
     RESETS = "resets"
     """An operator resets regions that run, and turns take too long: what they made is not committed."""
+    INITIAL = "initial"
+    """An operator resets regions that read from a log to their initial state, again and again."""
     SINKS = "sinks"
     """The service is started with other sinks while output is pending."""
 
@@ -111,6 +113,7 @@ def simulate(seed: int, run: RegionRun = RegionRun.CRASHES, expected: Outcome | 
     with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory:
         world = RegionWorld(seed, work.plan, region.kind, region.sinks, region.workers, Path(directory))
         world.is_reset = 0.2 if run is RegionRun.RESETS else 0.0
+        world.is_set_back = 0.04 if run is RegionRun.INITIAL else 0.0
         world.gives_back_late = 0.5 if region.is_late else 0.0
         problem = _live_through(world, work, run, Random(f"lives {seed} {run}"))
         problem = problem or world.wrong or find_wrong_sink(world) or find_lost_message(world, world.lost)

@@ -90,6 +90,9 @@ class RegionWorker(Slot):
         assert self.cycles is not None
         if self._world.draws_a_reset("an operator resets the region"):
             self.cycles.reset_by("an operator", is_forced=True)
+        to_initial = "an operator resets the region to its initial state"
+        if not self._world.kind.is_queue and self._world.draws_a_reset(to_initial, is_set_back=True):
+            self.cycles.reset_to_initial("an operator", is_dry_run=False)
         has_committed = self.cycles.run_once()
         cycle.expire()
         return has_committed

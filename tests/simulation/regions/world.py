@@ -51,7 +51,7 @@ class RegionWorld:
     `history` has the messages whose units are stored, `lost` those that the storage has forgotten and that were
     acknowledged, before or by an owner that does not know it yet.
     `joined_at` is how much was committed when a sink was added. `is_reset` is how likely a region is reset before or in a cycle,
-    `resets` how often that happened.
+    `resets` how often that happened. `is_set_back` is how likely it is reset to its initial state before a cycle.
     """
 
     def __init__(self, seed: int, plan: Plan, kind: SourceKind, sinks: Sequence[str], workers: int, directory: Path) -> None:
@@ -73,7 +73,7 @@ class RegionWorld:
         self.workers = [RegionWorker(self, slot) for slot in range(workers)]
         self.coming: deque[tuple[int, bytes]] = deque()
         self.turn = self.takeovers = self.losses = self.resets = 0
-        self.is_reset = 0.0
+        self.is_reset = self.is_set_back = 0.0
         self.turned_away = self.random.choice((0.0, 0.02, 0.1))
         self.gives_back_late = 0.0
         self.opened: dict[tuple[int, Partition], str] = {}
@@ -197,8 +197,9 @@ class RegionWorld:
         if (ids := state.count('"') // 2) > _MAX_STATE:
             self.wrong = self.wrong or f"the state of the source has {ids} ids"
 
-    def draws_a_reset(self, why: str) -> bool:
-        if not self.is_reset or not self.injected_faults.armed or self.random.random() >= self.is_reset:
+    def draws_a_reset(self, why: str, is_set_back: bool = False) -> bool:
+        likely = self.is_set_back if is_set_back else self.is_reset
+        if not likely or not self.injected_faults.armed or self.random.random() >= likely:
             return False
         self.resets += 1
         self.injected_faults.note(why)
