@@ -41,6 +41,18 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def duration_text(milliseconds: int) -> str:
+    """Return a span in its two largest units, such as `3 h 12 min`."""
+    seconds = max(0, milliseconds) // 1_000
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3_600:
+        return f"{seconds // 60} min {seconds % 60} s"
+    if seconds < 86_400:
+        return f"{seconds // 3_600} h {seconds % 3_600 // 60} min"
+    return f"{seconds // 86_400} d {seconds % 86_400 // 3_600} h"
+
+
 def find_text(value: bytes) -> str | None:
     """Return the bytes as text; None if the text would not be these exact bytes, or could control a terminal."""
     try:

@@ -29,7 +29,7 @@ from notification_service.delivery.errors import JobRefused, OrderRefused
 from notification_service.delivery.ledger.jobs import LIVE_JOB, SCHEDULE_JOB
 from notification_service.delivery.ledger.ledger import Ledger
 from notification_service.events.identifiers import find_id_flaw
-from notification_service.status.delivery import BlockedStatus, schedule_line
+from notification_service.status.delivery import BlockedStatus, backlog_text, delivery_lines, schedule_line
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.locks import find_service as find_running
 from notification_service.supervision.service_log import configure_logs
@@ -184,6 +184,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         ),
         Subcommand("retry-failed", "deliver the failed notifications of a job again", _add_retry, _retry_failed),
         Subcommand("errors", "list why notifications of a job failed or were rejected", _add_job, _errors),
+        Subcommand("status", "show workers, receivers and schedules as the running service reports them", run=_status),
         Subcommand(
             "gates", "list the receivers: what waits, and whether they are called (gate open) or not (gate shut)", run=_gates
         ),
@@ -310,6 +311,19 @@ def _errors(arguments: Namespace, ledger: Ledger) -> ExitCode:
     return _list(arguments, found, error_line, "error")
 
 
+def _status(arguments: Namespace, configuration: Configuration) -> ExitCode:
+    """Show delivery as the delivery workers of the running service report it: one line for each worker and each receiver."""
+    service = find_running(configuration.notification.run_directory, SystemClock().now())
+    found = find_delivery_of(configuration, service)
+    if arguments.json:
+        write_row(arguments, found, "")
+    else:
+        sys.stdout.write("".join(f"{each}\n" for each in delivery_lines(found)))
+    if service.holder is None:
+        say("the service does not run; `resequencer delivery gates` shows what the ledger holds")
+    return ExitCode.DONE
+
+
 @_with_ledger
 def _gates(arguments: Namespace, ledger: Ledger) -> ExitCode:
     return _list(arguments, ledger.gates(), gate_line, "gate")
@@ -359,7 +373,8 @@ def job_line(job: Job) -> str:
 def gate_line(gate: GateReport) -> str:
     """Return a gate on one line for people."""
     state = "open" if gate.is_open else "shut"
-    parts = [f"{gate.receiver}  {state}  {gate.waiting} waiting, {gate.running} running, at most {gate.limit} at once"]
+    waiting = f"{gate.waiting} waiting{backlog_text(gate.backlog)}"
+    parts = [f"{gate.receiver}  {state}  {waiting}; {gate.running} running, at most {gate.limit} at once"]
     if gate.probe_at is not None and gate.since is not None:
         parts.append(f"since {instant_text(gate.since)}, next probe {instant_text(gate.probe_at)}: {gate.reason}")
     parts += [f"{counted(gate.held_units, 'unit')} held"] if gate.held_units else []

@@ -23,7 +23,6 @@ from notification_service.console.find_unit import (
     DAY_MS,
     NOT_STORED,
     Search,
-    duration_text,
     find_hindrance,
     find_service_hindrance,
     find_story,
@@ -48,7 +47,7 @@ from resequencer.event import Event
 from resequencer.handler import Handled, Marks
 from resequencer.keys.value_types import Duration
 from resequencer.notification import notification_id
-from resequencer.printable import counted, printable
+from resequencer.printable import counted, duration_text, printable
 from resequencer.record import Partition
 from resequencer.storage_port import StorageUnavailable, WaitKind, Waits
 from resequencer.turn.decide import take_turn

@@ -19,14 +19,14 @@ from starlette.templating import Jinja2Templates
 from notification_service.console.access.identity import AuditLog, Identity, Role
 from notification_service.console.access.layer import FormTokens, route
 from notification_service.console.access.settings import HttpSettings
-from notification_service.console.find_unit import called_text, duration_text, relative_text
+from notification_service.console.find_unit import called_text, relative_text
 from notification_service.console.groups import Groups
 from notification_service.console.history import History, Peers, Sampler
 from notification_service.console.sources import SharedViews, Sources
 from notification_service.console.waiting import WaitingUnits
 from notification_service.events.identifiers import shown
 from resequencer.clock import Clock, Instant, instant_of, instant_text
-from resequencer.printable import counted, printable
+from resequencer.printable import counted, duration_text, printable
 from storage.view_port import StorageView
 
 TEMPLATES = Path(__file__).parent / "templates"

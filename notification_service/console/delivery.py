@@ -18,6 +18,7 @@ from notification_service.console.access.identity import Identity, Role
 from notification_service.console.access.layer import route
 from notification_service.console.context import Because, Console, Name, Operation, change_of, form_route, identity_of, reason_of
 from notification_service.console.dead_letters import answer_for
+from notification_service.delivery.core.backlog import make_backlog
 from notification_service.delivery.core.jobs import GateReport, Job, RowError, WaitingRow
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, DirectResult
 from notification_service.delivery.errors import JobRefused, OrderRefused, ReceiverUnknown
@@ -65,6 +66,18 @@ def _ledger_of(console: Console) -> Ledger:
     return console.ledger
 
 
+def _gates_for(console: Console, identity: Identity, ledger: Ledger) -> list[GateReport]:
+    """Return the receivers of the ledger. How fast a backlog grows is known best by a worker, which always looks."""
+    rates = {each.receiver: each.backlog.per_second for each in console.sources.find_delivery().gates if each.backlog is not None}
+    gates = (
+        replace(each, backlog=make_backlog(each.waiting, each.backlog.oldest_at, rate))
+        if (rate := rates.get(each.receiver)) is not None
+        else each
+        for each in ledger.gates()
+    )
+    return _masked(identity, gates, "reason")
+
+
 def _get_job(console: Console, job: str) -> Job:
     found = _ledger_of(console).find_job(job)
     if found is None:
@@ -99,7 +112,7 @@ def delivery_routes(console: Console) -> list[Route]:
             request,
             "jobs_and_receivers.html",
             has_ledger=ledger is not None,
-            gates=[] if ledger is None else _masked(person, ledger.gates(), "reason"),
+            gates=[] if ledger is None else _gates_for(console, person, ledger),
             jobs=[] if ledger is None else ledger.jobs(),
             direct=_topics_for(console, person),
             schedules=console.sources.find_delivery().schedules,
@@ -113,7 +126,7 @@ def delivery_routes(console: Console) -> list[Route]:
     def receiver(request: Request) -> Response:
         name, person = _check_receiver(console, request.query_params.get("name", "")), identity_of(request)
         ledger = _ledger_of(console)
-        (gate,) = _masked(person, (each for each in ledger.gates() if each.receiver == name), "reason")
+        (gate,) = (each for each in _gates_for(console, person, ledger) if each.receiver == name)
         return console.page(
             request,
             "receiver.html",
@@ -371,7 +384,7 @@ def delivery_operations(console: Console) -> list[Operation]:
         if (topics or schedules) and console.ledger is None:
             return DeliveryAnswer((), (), topics, schedules)
         ledger = _ledger_of(console)
-        return DeliveryAnswer(tuple(_masked(identity, ledger.gates(), "reason")), tuple(ledger.jobs()), topics, schedules)
+        return DeliveryAnswer(tuple(_gates_for(console, identity, ledger)), tuple(ledger.jobs()), topics, schedules)
 
     def job(request: Request, query: JobQuery) -> JobAnswer:
         found = _get_job(console, query.job)

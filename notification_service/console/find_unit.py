@@ -27,23 +27,11 @@ from notification_service.status.report import State
 from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport
 from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.errors import ConfigurationError, ResequencerError
-from resequencer.printable import counted, printable
+from resequencer.printable import counted, duration_text, printable
 from resequencer.record import Partition
 from resequencer.strategies.window import WINDOW
 from resequencer.unit_codec import UnitCodec
 from storage.view_port import StorageView, UnitView
-
-
-def duration_text(milliseconds: int) -> str:
-    """Return a span in its two largest units, such as `3 h 12 min`."""
-    seconds = max(0, milliseconds) // 1_000
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3_600:
-        return f"{seconds // 60} min {seconds % 60} s"
-    if seconds < 86_400:
-        return f"{seconds // 3_600} h {seconds % 3_600 // 60} min"
-    return f"{seconds // 86_400} d {seconds % 86_400 // 3_600} h"
 
 
 def relative_text(at: Instant, now: Instant) -> str:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import msgspec
 
+from notification_service.delivery.core.backlog import Backlog, merged
 from notification_service.status.file import SideFile, SideReport, SideStatus, side_line, side_status
 from resequencer.clock import Instant
-from resequencer.printable import counted
+from resequencer.printable import counted, duration_text
 
 
 class GateStatus(msgspec.Struct, frozen=True):
@@ -17,7 +18,7 @@ class GateStatus(msgspec.Struct, frozen=True):
     open. `waiting` are the rows that are not delivered yet, `failed` those that have failed, `held_units` the units that one of
     them holds. `retries` has for each mode how many calls were to be made again. `stalled_jobs` take nothing in,
     `missing_jobs` lack a part of their source, which went before it was read; `unread_ms` is how long ago the source of the live
-    job was read, None without one.
+    job was read, None without one. `backlog` is None if the worker does not report it.
     """
 
     receiver: str
@@ -32,6 +33,7 @@ class GateStatus(msgspec.Struct, frozen=True):
     stalled_jobs: int = 0
     unread_ms: int | None = None
     missing_jobs: int = 0
+    backlog: Backlog | None = None
 
 
 class BlockedStatus(msgspec.Struct, frozen=True):
@@ -50,7 +52,7 @@ class DeliveredPartition(msgspec.Struct, frozen=True, omit_defaults=True):
     `open` records were read and are not done; of `blocked` of them a call has failed, and `records` are the first of these.
     `oldest_at` is when the first of the open ones was written to the topic, in ISO 8601 (UTC).
     `skips_all`: an operator has ordered that none of them is tried again. `pause` says why nothing more is read for now, and
-    `problem` why the partition cannot be read until a person acts.
+    `problem` why the partition cannot be read until a person acts. `backlog` is None if it is not known.
     """
 
     partition: str
@@ -63,6 +65,7 @@ class DeliveredPartition(msgspec.Struct, frozen=True, omit_defaults=True):
     skips_all: bool = False
     pause: str | None = None
     problem: str | None = None
+    backlog: Backlog | None = None
 
 
 class DirectStatus(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -84,6 +87,11 @@ class DirectStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     def behind(self) -> int:
         """How many offsets lie between the positions and the ends."""
         return sum(each.end - each.position for each in self.partitions)
+
+    @property
+    def backlog(self) -> Backlog | None:
+        """What waits in all partitions of the workers that report; None while it is not known."""
+        return merged(each.backlog for each in self.partitions)
 
     @property
     def open(self) -> int:
@@ -168,6 +176,16 @@ def delivery_lines(status: DeliveryStatus) -> list[str]:
     return [*workers, *map(_gate_line, status.gates), *direct, *map(schedule_line, status.schedules)]
 
 
+def backlog_text(backlog: Backlog | None) -> str:
+    """Return since when the oldest waits, and when all is delivered, as the end of a sentence; empty if nothing waits."""
+    if backlog is None or not backlog.count:
+        return ""
+    since = "" if backlog.oldest_at is None else f", the oldest since {backlog.oldest_at}"
+    rate = "" if backlog.per_second is None else f", {backlog.per_second:+.1f} per second"
+    done = "unknown" if backlog.done_in_ms is None else duration_text(backlog.done_in_ms)
+    return f"{since}{rate}, done in: {done}"
+
+
 def schedule_line(status: ScheduleStatus) -> str:
     """Return a schedule on one line for people."""
     parts = [f"schedule {status.schedule}: {status.expression}, next tick at {status.next_tick or 'none'}"]
@@ -208,7 +226,7 @@ def _merged_schedules(reports: Iterable[DeliveryReport | None]) -> tuple[Schedul
 
 def _direct_lines(status: DirectStatus) -> list[str]:
     state = "open" if status.reason is None else f"shut since {status.since}, next probe at {status.probe_at}: {status.reason}"
-    lines = [f"receiver {status.receiver}: {state}; {status.behind} behind, {status.open} read"]
+    lines = [f"receiver {status.receiver}: {state}; {status.behind} behind, {status.open} read{backlog_text(status.backlog)}"]
     if status.problem is not None:
         lines.append(f"receiver {status.receiver}: {status.problem}")
     lines += [f"receiver {status.receiver}: {each}" for each in status.notes]
@@ -232,7 +250,7 @@ def _partition_lines(receiver: str, each: DeliveredPartition) -> list[str]:
 
 
 def _gate_line(gate: GateStatus) -> str:
-    waiting = f"{gate.waiting} waiting"
+    waiting = f"{gate.waiting} waiting{backlog_text(gate.backlog)}"
     if gate.missing_jobs:
         lacks = f"{counted(gate.missing_jobs, 'job')} without a part of the source, which went before it was read"
         waiting = f"{waiting}, {lacks} (`resequencer delivery jobs`)"

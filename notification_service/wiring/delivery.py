@@ -161,6 +161,7 @@ def _gate_status(gate: GateReport) -> GateStatus:
         stalled_jobs=gate.stalled_jobs,
         unread_ms=gate.unread_ms,
         missing_jobs=gate.missing_jobs,
+        backlog=gate.backlog,
     )
 
 
@@ -188,6 +189,7 @@ def _direct_status(report: DirectReport) -> DirectStatus:
                 skips_all=each.skips_all,
                 pause=each.pause,
                 problem=each.problem,
+                backlog=each.backlog,
             )
             for each in report.partitions
         ),

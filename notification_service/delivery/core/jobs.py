@@ -4,6 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
+from notification_service.delivery.core.backlog import Backlog
 from notification_service.delivery.settings import Step
 from resequencer.clock import Instant
 from resequencer.record import Headers
@@ -125,6 +126,7 @@ class GateReport(msgspec.Struct, frozen=True):
     stalled_jobs: int
     missing_jobs: int
     unread_ms: int | None
+    backlog: Backlog
 
 
 class JobEvent(msgspec.Struct, frozen=True):

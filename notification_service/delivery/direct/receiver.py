@@ -10,6 +10,7 @@ import msgspec
 
 from guardian.ports import TransportRefused, TransportUnavailable
 from notification_service.delivery.caller import Caller, Network
+from notification_service.delivery.core.backlog import Backlog, BacklogTrend, make_backlog
 from notification_service.delivery.direct.consumer import StageConsumer
 from notification_service.delivery.direct.core.decision import Stage, former_stage
 from notification_service.delivery.direct.core.partition import waits_for_its_time
@@ -17,7 +18,7 @@ from notification_service.delivery.direct.core.shared_gate import SharedGate
 from notification_service.delivery.direct.owned import StageClients
 from notification_service.delivery.direct.stage_calls import CallSlots
 from notification_service.delivery.settings import Receiver
-from resequencer.clock import Instant, SteadyClock
+from resequencer.clock import Instant, SteadyClock, instant_text
 from resequencer.record import Origin, Partition
 
 _LOG = logging.getLogger("resequencer.delivery")
@@ -40,7 +41,7 @@ class PartitionReport(msgspec.Struct, frozen=True):
 
     `blocked` are the first of the `blocked_count` records of which a call has failed. `oldest_at` is when the first record that
     was read and is not done was written to the topic. `pause` says why nothing more of it is read, None if it is read on;
-    `problem` why it cannot be read at all.
+    `problem` why it cannot be read at all. `backlog` is None if it is not known.
     """
 
     partition: Partition
@@ -53,6 +54,7 @@ class PartitionReport(msgspec.Struct, frozen=True):
     skips_all: bool = False
     pause: str | None = None
     problem: str | None = None
+    backlog: Backlog | None = None
 
 
 class DirectReport(msgspec.Struct, frozen=True):
@@ -93,6 +95,7 @@ class DirectReceiver:
         self._make_topics, self._open_clients, self._clock = make_topics, open_clients, clock
         self._gate = SharedGate(receiver)
         self._consumers: list[StageConsumer] = []
+        self._trends: dict[Partition, BacklogTrend] = {}
         self._is_stopping = asyncio.Event()
         self._problem: str | None = None
 
@@ -123,15 +126,24 @@ class DirectReceiver:
         ago = round(asyncio.get_running_loop().time() * 1_000)
         problem = next((each.problem for each in self._consumers if each.problem is not None), self._problem)
         partitions = [report for each in self._consumers for report in _partitions_of(each)]
+        self._trends = {each.partition: self._trends.get(each.partition, BacklogTrend()) for each in partitions}
         return DirectReport(
             self.name,
             gate.reason if self._gate.is_shut else None,
             now + gate.since - ago,
             now + gate.probe_at - ago,
             problem,
-            tuple(partitions),
+            tuple(self._with_backlog(each) for each in partitions),
             tuple(note for each in self._consumers for note in each.notes),
         )
+
+    def _with_backlog(self, each: PartitionReport) -> PartitionReport:
+        if each.problem is not None:
+            return each
+        count = max(0, each.end - each.position)
+        rate = self._trends[each.partition].see(count, self._clock.passed())
+        oldest_at = None if each.oldest_at is None else instant_text(each.oldest_at)
+        return msgspec.structs.replace(each, backlog=make_backlog(count, oldest_at, rate))
 
     async def _made(self, threads: Executor) -> Mapping[str, str] | None:
         """Make the topics, however long that takes; return those of former intervals. None: it is to stop."""

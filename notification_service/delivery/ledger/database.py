@@ -16,7 +16,7 @@ from resequencer.clock import Instant, SteadyClock
 from resequencer.printable import without_secrets
 from storage.private_file import make_lasting_directory, make_private
 
-VERSION = "0007"
+VERSION = "0008"
 """The version of the tables that this code uses: the newest of `notification_service/delivery/ledger/migrations/versions`."""
 
 _MIGRATIONS = Path(__file__).parent / "migrations"

@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy import Connection, RowMapping, Select, bindparam, case, func, literal, select, true, update
 from sqlalchemy.exc import IntegrityError
 
+from notification_service.delivery.core.backlog import make_backlog
 from notification_service.delivery.core.gate import GateState
 from notification_service.delivery.core.jobs import GateReport, Job, JobState, Retries, RowError, Status, WaitingRow
 from notification_service.delivery.errors import JobRefused
@@ -20,7 +21,7 @@ from notification_service.delivery.ledger.gates import lock_gate, read_gate, wri
 from notification_service.delivery.ledger.job_rows import ENDED, SCHEDULE, get_job
 from notification_service.delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS, SOURCES, chunks
 from notification_service.delivery.settings import Receiver, Step
-from resequencer.clock import Instant
+from resequencer.clock import Instant, instant_text
 
 LIVE_JOB, SCHEDULE_JOB = "live-", "schedule-"
 """The names of the jobs that never end begin so: of what comes, and of the requests of a schedule."""
@@ -297,18 +298,31 @@ def list_held(database: Database, receiver: str, limit: int) -> list[tuple[str, 
         return [(key, row) for key, row in connection.execute(asked.order_by(KEYS.c.held_by).limit(limit))]
 
 
-def list_gates(database: Database, receivers: Sequence[tuple[str, Receiver]], stalled_after_ms: int) -> list[GateReport]:
-    """Return the gate of each receiver, and how its jobs are."""
+def list_gates(
+    database: Database,
+    receivers: Sequence[tuple[str, Receiver]],
+    stalled_after_ms: int,
+    rate_of: Callable[[str, int], float | None],
+) -> list[GateReport]:
+    """Return the gate of each receiver, and how its jobs are. `rate_of` returns how fast so large a backlog grows."""
     with database.read() as connection:
         now = database.now(connection)
-        return [_gate(connection, name, receiver, now, stalled_after_ms) for name, receiver in receivers]
+        return [_gate(connection, name, receiver, (now, stalled_after_ms), rate_of) for name, receiver in receivers]
 
 
-def _gate(connection: Connection, name: str, receiver: Receiver, now: Instant, stalled_after_ms: int) -> GateReport:
-    gate = read_gate(connection, name)
+def _gate(
+    connection: Connection,
+    name: str,
+    receiver: Receiver,
+    when: tuple[Instant, int],
+    rate_of: Callable[[str, int], float | None],
+) -> GateReport:
+    gate, (now, stalled_after_ms) = read_gate(connection, name), when
     is_open = gate.state is GateState.OPEN
     jobs = connection.execute(_sums(receiver, now - stalled_after_ms).where(JOBS.c.receiver == name)).mappings().one()
     held = connection.scalar(select(func.count()).where(KEYS.c.receiver == name, KEYS.c.held_by.is_not(None)))
+    waiting = int(jobs["waiting"] or 0)
+    oldest_at = connection.scalar(select(func.min(ROWS.c.taken_at)).where(ROWS.c.receiver == name, IS_OPEN))
     return GateReport(
         receiver=name,
         is_open=is_open,
@@ -319,13 +333,14 @@ def _gate(connection: Connection, name: str, receiver: Receiver, now: Instant, s
         slept_ms=gate.slept_ms + (0 if is_open else max(0, now - gate.since)),
         limit=max(1, int(gate.limit or receiver.concurrency)),
         running=running_calls(connection, name),
-        waiting=int(jobs["waiting"] or 0),
+        waiting=waiting,
         held_units=held or 0,
         failed=int(jobs["failed"] or 0),
         retries=Retries(*(int(jobs[each] or 0) for each in _MODES)),
         stalled_jobs=int(jobs["stalled"] or 0),
         missing_jobs=int(jobs["missing"] or 0),
         unread_ms=None if jobs["read_at"] is None else max(0, now - jobs["read_at"]),
+        backlog=make_backlog(waiting, None if oldest_at is None else instant_text(oldest_at), rate_of(name, waiting)),
     )
 
 

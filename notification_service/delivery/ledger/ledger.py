@@ -5,6 +5,7 @@ from threading import Lock
 
 import msgspec
 
+from notification_service.delivery.core.backlog import BacklogTrend
 from notification_service.delivery.core.jobs import GateReport, Job, JobState, RowError, WaitingRow
 from notification_service.delivery.ledger import (
     claims,
@@ -47,6 +48,7 @@ class Ledger:
         self._stalled_after_ms = stalled_after_ms
         self._claims = {name: self._unchanged() for name in self.receivers}
         self._pauses = {name: self._unchanged() for name in self.receivers}
+        self._trends = {name: BacklogTrend() for name in self.receivers}
         self._rights = self._unchanged()
         self._homes = self._unchanged()
         self._entered_ms: int | None = None
@@ -140,7 +142,12 @@ class Ledger:
         return jobs.list_held(self.database, receiver, limit)
 
     def gates(self) -> list[GateReport]:
-        return jobs.list_gates(self.database, list(self.receivers.items()), self._stalled_after_ms)
+        passed = self.database.clock.passed()
+
+        def rate_of(receiver: str, count: int) -> float | None:
+            return self._trends[receiver].see(count, passed)
+
+        return jobs.list_gates(self.database, list(self.receivers.items()), self._stalled_after_ms, rate_of)
 
     @property
     def events(self) -> ServiceEvents:

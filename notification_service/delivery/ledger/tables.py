@@ -226,6 +226,8 @@ Index(
     sqlite_where=text("is_head"),
 )
 Index("delivery_row_open", ROWS.c.receiver, ROWS.c.key, ROWS.c.id, postgresql_where=text(_OPEN), sqlite_where=text(_OPEN))
+# What has waited longest for a receiver.
+Index("delivery_row_oldest", ROWS.c.receiver, ROWS.c.taken_at, postgresql_where=text(_OPEN), sqlite_where=text(_OPEN))
 Index("delivery_row_running", ROWS.c.receiver, postgresql_where=text("owner is not null"), sqlite_where=text("owner is not null"))
 Index("delivery_row_dedup", ROWS.c.job, ROWS.c.dedup, unique=True)
 # Of each job alone: retention passes by the rows of open jobs.

@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 
 from notification_service.connectors.dead_letters.port import AskedFor, Sign
 from notification_service.console.sources import Sources
+from notification_service.delivery.core.backlog import make_backlog
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOutcome, DirectResult
 from notification_service.delivery.errors import OrderRefused
 from notification_service.status.delivery import BlockedStatus, DeliveredPartition, DeliveryStatus, DirectStatus, ScheduleStatus
@@ -29,8 +30,10 @@ REPORTED = DirectStatus(
     AT,
     AT,
     partitions=(
-        DeliveredPartition("T-0", 17, 30, 5, 1, (BLOCKED,), pause="its position cannot list more"),
-        DeliveredPartition("T-1", 4, 4, 0, skips_all=True),
+        DeliveredPartition(
+            "T-0", 17, 30, 5, 1, (BLOCKED,), pause="its position cannot list more", backlog=make_backlog(13, AT, -0.5)
+        ),
+        DeliveredPartition("T-1", 4, 4, 0, skips_all=True, backlog=make_backlog(0, None, 0.0)),
         DeliveredPartition("T-g-retry-1-0", 1, 2, 1, 1, (BLOCKED,)),
     ),
 )
@@ -84,9 +87,12 @@ def post(client: TestClient, path: str, **body: str) -> tuple[int, Any]:
 def test_what_is_blocked_paused_and_skipped_is_shown(client: TestClient) -> None:
     overview = text_of(client.get("/delivery").text)
     assert "2 receivers straight from topics" in overview
-    assert "bank shut since 2026-03-28 23:33:55: HTTP 503: it sleeps 14 6 2 1 –" in overview
-    assert "mail – 0 0 0 0 no worker of this machine reports a partition of it" in overview
+    assert "bank shut since 2026-03-28 23:33:55: HTTP 503: it sleeps 14 0 s 26 s 6 2 1 –" in overview
+    assert "mail – 0 – unknown 0 0 0 no worker of this machine reports a partition of it" in overview
     page = text_of(client.get(PAGE).text)
+    assert (
+        "Waiting 13 offsets Oldest waits 0 s, since 2026-03-28 23:33:55 Backlog falls by 0.5 per second Delivered in 26 s" in page
+    )
     assert "T-0 17 13 5 1 paused : its position cannot list more" in page
     assert "T-1 4 0 0 0 is read; what fails is skipped , as an operator has ordered" in page
     assert "T-0@17 k<1> 2026-03-28 23:33:55 3 HTTP 500: DE89370400440532013000" in page

@@ -3,8 +3,11 @@
 import os
 from pathlib import Path
 
+from notification_service.delivery.core.backlog import make_backlog
 from notification_service.status.delivery import (
+    DeliveredPartition,
     DeliveryReport,
+    DirectStatus,
     GateStatus,
     ScheduleStatus,
     delivery_file,
@@ -41,3 +44,26 @@ def test_a_receiver_whose_job_lacks_a_part_of_its_source_says_so(tmp_path: Path)
     (line,) = delivery_lines(find_delivery(tmp_path, os.getpid(), 1, instant_of(AT)))[1:]
     jobs = "1 job without a part of the source, which went before it was read (`resequencer delivery jobs`)"
     assert line == f"receiver tracker: open, 3 waiting, {jobs}"
+
+
+def test_a_backlog_says_since_when_the_oldest_waits_and_when_all_is_delivered(tmp_path: Path) -> None:
+    gates = (
+        GateStatus("falling", True, 600, backlog=make_backlog(600, TICK, -2.0)),
+        GateStatus("growing", True, 600, backlog=make_backlog(600, TICK, 0.5)),
+        GateStatus("empty", True, 0, backlog=make_backlog(0, None, 0.0)),
+    )
+    delivery_file(tmp_path, 0).write(DeliveryReport(os.getpid(), 7, AT, gates=gates))
+    assert delivery_lines(find_delivery(tmp_path, os.getpid(), 1, instant_of(AT)))[1:] == [
+        f"receiver falling: open, 600 waiting, the oldest since {TICK}, -2.0 per second, done in: 5 min 0 s",
+        f"receiver growing: open, 600 waiting, the oldest since {TICK}, +0.5 per second, done in: unknown",
+        "receiver empty: open, 0 waiting",
+    ]
+
+
+def test_the_backlog_of_a_receiver_of_topics_is_that_of_the_partitions_of_all_workers(tmp_path: Path) -> None:
+    for slot, backlog in enumerate((make_backlog(5, TICK, -1.0), make_backlog(7, AT, -2.0))):
+        partition = DeliveredPartition(f"T-{slot}", 0, backlog.count, 0, backlog=backlog)
+        direct = (DirectStatus("bank", partitions=(partition,)),)
+        delivery_file(tmp_path, slot).write(DeliveryReport(os.getpid(), 7, AT, direct=direct))
+    (found,) = find_delivery(tmp_path, os.getpid(), 2, instant_of(AT)).direct
+    assert found.backlog == make_backlog(12, TICK, -3.0)

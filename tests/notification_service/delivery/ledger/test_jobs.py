@@ -9,12 +9,14 @@ from harness.ledger_stage import RETENTION_MS, LedgerStage, item
 from sqlalchemy import text
 
 from notification_service.delivery.core.answers import Done, Failed, Limited, Suspended
+from notification_service.delivery.core.backlog import Backlog
 from notification_service.delivery.core.jobs import JobEvent, JobState
 from notification_service.delivery.errors import IntakeLost, JobRefused
 from notification_service.delivery.event_file import EventFile
 from notification_service.delivery.ledger.finishing import ClaimResult
 from notification_service.delivery.ledger.intake import Portion
 from notification_service.delivery.settings import Step
+from resequencer.clock import instant_text
 
 Make = Callable[..., LedgerStage]
 
@@ -184,6 +186,22 @@ def test_the_report_of_a_receiver_tells_what_has_failed_was_retried_is_held_and_
     it.now += 60_001
     (gate,) = it.ledger.gates()
     assert (gate.stalled_jobs, gate.unread_ms) == (2, 60_001)
+
+
+def test_a_backlog_has_its_oldest_row_its_rate_and_when_it_is_delivered(stage: Make) -> None:
+    it = stage()
+    it.take(item("a", 1), seals=False)
+    first_at = it.now
+    it.now += 5_000
+    it.take(*(item("b", number) for number in range(12)), position=9)
+    (gate,) = it.ledger.gates()
+    assert gate.backlog == Backlog(13, instant_text(first_at))
+    it.finish([each for each in it.claim() if each.key == "a"])
+    it.now += 10_000
+    (gate,) = it.ledger.gates()
+    assert gate.backlog == Backlog(12, instant_text(first_at + 5_000), -0.1, 120_000)
+    (unseen,) = it.another().gates()
+    assert unseen.backlog == Backlog(12, instant_text(first_at + 5_000))
 
 
 def test_the_same_job_is_started_once_and_its_name_serves_nothing_else(stage: Make) -> None:
