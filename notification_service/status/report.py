@@ -47,9 +47,11 @@ class UnitWait(msgspec.Struct, frozen=True):
 class PartitionStatus(msgspec.Struct, frozen=True):
     """How far a partition was read and acknowledged, and its output that is not sent. `held_by` is the offset that holds it back.
 
-    `slot` owns it. `lag` is how far its log went beyond `read_to` at the last poll: offsets on Kafka, bytes on files. Records of
-    an open transaction are part of it; `lag_to_stable_end` leaves them out. `lag_ms` is for how long at most the oldest unread
-    record has been unread, None if that is not known. `held_since` is when `held_by` began to hold the position back, and
+    `slot` owns it. `lag` is how far its log goes beyond `read_to`: offsets on Kafka, bytes on files. Its worker computes it after
+    a poll; everything that shows a lag takes this one. It is None while the worker does not poll, because a server does not
+    answer or a cycle is long: the log may grow. Records of an open transaction are part of it; `lag_to_stable_end` leaves them
+    out. `lag_ms` is for how long at most the oldest unread record has been unread, None if that is not known; while `lag` is
+    None, the oldest record that there may be. `held_since` is when `held_by` began to hold the position back, and
     `held_by_unit` the unit for which a storage without durability keeps it back. `paused_by` is who paused it by an order, and
     `paused_since` when.
     """

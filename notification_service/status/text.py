@@ -103,8 +103,9 @@ def _holder(slot: int, *, is_alone: bool) -> str:
 
 
 def _partition(each: PartitionStatus, holder: str) -> str:
-    lag = "" if each.lag is None else f", {each.lag} behind"
-    return f"{each.partition}: {holder}read to {each.read_to}{lag}, acknowledged {each.acknowledged}, {each.unpublished} to leave"
+    lag = "lag unknown" if each.lag is None else f"{each.lag} behind"
+    place = f"{each.partition}: {holder}read to {each.read_to}"
+    return f"{place}, {lag}, acknowledged {each.acknowledged}, {each.unpublished} to leave"
 
 
 def _untaken(each: UntakenPartition, holder: str) -> str:
