@@ -157,6 +157,17 @@ def test_the_lag_of_all_partitions_is_known_only_if_that_of_each_is():
     assert [sum_of_lags(each) for each in ((), (None,), (3, None), (3, 0, 4))] == [None, None, None, 7]
 
 
+def test_it_says_since_when_it_counts_and_how_many_of_the_waits_it_shows():
+    """The counts of a worker begin at 0 with each start."""
+    shown = msgspec.structs.replace(report_of(0), units=Units(waiting=194), oldest_waits=(wait("a", 1), wait("b", 2)))
+    lines = list(status_lines(together(shown, report_of(1)), ""))
+    assert f"counts since {instant_text(NOW)}" in lines
+    assert lines[lines.index("the 2 longest of 194 waits:") + 1].startswith("waits since 2026-03-28T23:33:01.000Z: a ")
+    restarted = list(status_lines(together(report_of(0), report_of(1, at=NOW + 1_000)), ""))
+    assert f"counts since the starts of the workers, from {instant_text(NOW)} to {instant_text(NOW + 1_000)}" in restarted
+    assert not any("longest of" in each for each in restarted)
+
+
 def test_a_partition_that_moved_is_shown_with_the_worker_that_spoke_last():
     paused = msgspec.structs.replace(report_of(0), partitions=(partition(0, 0),))
     taker = msgspec.structs.replace(report_of(1, at=NOW + 1), partitions=(partition(0, 1),))
