@@ -156,13 +156,25 @@ class RegionStatus(msgspec.Struct, frozen=True):
     has_obeyed: bool = False
 
 
+class ExitCause(StrEnum):
+    """What ended a worker, as reports count it; `ORDERED`: an operator ordered it.
+
+    An exit with an envelope in flight is the envelope's, if it may be its doing.
+    """
+
+    EXIT_CODE = "exit-code"
+    SIGNAL = "signal"
+    HUNG = "hung"
+    RECORD = "record"
+    ORDERED = "told"
+
+
 class StatusReport(msgspec.Struct, frozen=True):
     """One report of the worker in `slot`; instants in ISO 8601 (UTC), counts since the start of the process.
 
     `process_id` is the service's, `worker_process_id` the worker's own; None where no worker has reported yet, or it ended.
     `restarts` counts the workers that ended in this slot under this supervisor, `last_exit` is how the last of them did;
-    `restart_causes` counts them by cause: `exit-code`, `signal`, `hung`, `told` (an operator ordered it), and `record` if an
-    envelope was in flight.
+    `restart_causes` counts them by their `ExitCause`.
     `unavailable` are the servers that handlers cannot reach, with how many units wait for each.
     `deadlines` says how long what is stashed waits, where that is learned. `notes` are sentences: what is not as it should be,
     and goes on all the same. `servers` has the source, the storage and the output, as far as their state is known.
