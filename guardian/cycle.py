@@ -48,6 +48,9 @@ _ORDERS = 100
 _WORDS_OF_ONE = 300
 """How many characters of a dead letter's error are logged."""
 
+_ENDS_LAST_MS = 5_000
+"""For how long the ends of the logs that a poll found are taken for those of now."""
+
 _REJOIN_MS = 200
 """How long the transport may take to follow its group after it refused a publication, before the next try."""
 
@@ -142,6 +145,11 @@ class Cycle:
         self._next_wake_at, self._is_blocked, self.refusal = None, False, None
         self._is_publishing = True  # Until everything is taken over.
 
+    def knows_ends(self, now: Instant) -> bool:
+        """Whether the ends of the last poll are those of now. They are not while a server is unavailable or a cycle is long."""
+        polled_at = self.metrics.polled_at
+        return self._tools.retry.unavailable is None and polled_at is not None and 0 <= now - polled_at <= _ENDS_LAST_MS
+
     def stay_in_group(self) -> None:
         """Poll without reading records. A source that does not answer or refuses changes nothing."""
         with suppress(TransportUnavailable, TransportRefused):
@@ -195,7 +203,6 @@ class Cycle:
         taken = max(len(polled.records), len(turns))
         output_bytes = sum([each.output_bytes for each in turns])
         self._batch_size.note(max(taken, output_bytes // _BYTES_OF_ONE), instants[-1] - instants[1])
-        self.metrics.log_ends, self.metrics.readable_ends = polled.log_ends, polled.ends
         if taken:
             spans = [max(0, after - before) for before, after in pairwise(instants)]
             self.metrics.note_cycle(CycleTimes(len(polled.records), *spans))
@@ -264,6 +271,8 @@ class Cycle:
         return Arrivals(by_unit, dead_letters)
 
     def _note_reach(self, polled: Polled, polled_at: Instant, answered_at: Instant) -> None:
+        metrics = self.metrics
+        metrics.log_ends, metrics.readable_ends, metrics.polled_at = polled.log_ends, polled.ends, polled_at
         for name, end in polled.log_ends.items():
             if name in self.partitions.owned:
                 self.partitions.owned[name].note_reach(end, polled_at, answered_at)

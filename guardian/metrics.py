@@ -152,8 +152,8 @@ class Metrics:
 
     `longest_wait_ms` is the longest time that a handled envelope was stashed.
 
-    `last_cycle` has the times of the last cycle with work. `log_ends` is where the logs ended at the last poll, including
-    records that cannot be read yet. `readable_ends` is where they end for a reader.
+    `last_cycle` has the times of the last cycle with work. `log_ends` is where the logs ended at the last poll, which began at
+    `polled_at`, including records that cannot be read yet. `readable_ends` is where they end for a reader.
     """
 
     def __init__(self) -> None:
@@ -165,6 +165,7 @@ class Metrics:
         self.last_cycle: CycleTimes | None = None
         self.log_ends: Mapping[Partition, int] = {}
         self.readable_ends: Mapping[Partition, int] = {}
+        self.polled_at: Instant | None = None
         self.histograms = Histograms()
 
     def note_cycle(self, times: CycleTimes) -> None:

@@ -180,13 +180,14 @@ class OwnedPartition:
         """
         return self._surely_caught_up_ms - retention_ms
 
-    def find_lag_ms(self, now: Instant) -> int | None:
+    def find_lag_ms(self, now: Instant, *, is_end_known: bool = True) -> int | None:
         """Return for how long at most the oldest unread record has been unread; 0 if everything is read, None if not known.
 
         It is an estimate from above, because the unread record itself is not known. All of them were written after the instant
-        at which everything was read, and as a rule after the last record that was read, if the source has timestamps.
+        at which everything was read, and as a rule after the last record that was read, if the source has timestamps. While the
+        log's end is not known, there may be an unread record, which came directly after that.
         """
-        if self.read_to >= self._log_end:
+        if is_end_known and self.read_to >= self._log_end:
             return 0
         known = [each for each in (self._last_caught_up_at, self._last_written_at) if each is not None]
         return max(0, now - max(known)) if known else None

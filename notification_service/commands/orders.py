@@ -197,7 +197,7 @@ def _list_partitions(arguments: Namespace, sources: Sources) -> ExitCode:
     report = sources.find_report()
     found = () if report is None else report.whole.partitions
     for each in found:
-        lag = "" if each.lag is None else f", {each.lag:,} {sources.lag_unit} behind"
+        lag = ", lag unknown" if each.lag is None else f", {each.lag:,} {sources.lag_unit} behind"
         held = "" if each.held_by is None else f", held back by {each.held_by} since {each.held_since}"
         paused = "" if each.paused_by is None else f", paused by {each.paused_by} since {each.paused_since}"
         write_row(arguments, each, f"{each.partition}  read to {each.read_to}{lag}{held}{paused}  (worker {each.slot})")

@@ -21,7 +21,7 @@ from notification_service.console.find_unit import known_partitions
 from notification_service.console.orders import OrderState, list_orders
 from notification_service.console.sources import ArchiveDistance, Pace, Refresher, Sources
 from notification_service.status.report import StatusReport
-from notification_service.status.service_report import NOT_RUNNING, ServedStatus, ServiceReport
+from notification_service.status.service_report import NOT_RUNNING, ServedStatus, ServiceReport, sum_of_lags
 from resequencer.clock import Clock, Instant, SteadyClock, instant_of, instant_text
 from resequencer.errors import ResequencerError
 from resequencer.order import PROPOSAL_MS
@@ -47,14 +47,17 @@ CREATE TABLE IF NOT EXISTS minutes (
 
 
 class Minute(NamedTuple):
-    """What happened in the minute that begins at `minute`; `waiting` units and `lag` are the largest that were seen in it."""
+    """What happened in the minute that begins at `minute`; `waiting` units and `lag` are the largest that were seen in it.
+
+    The lag is None if it was not known during the minute.
+    """
 
     minute: Instant
     records: int = 0
     notifications: int = 0
     dead_letters: int = 0
     waiting: int = 0
-    lag: int = 0
+    lag: int | None = None
 
 
 class Speed(NamedTuple):
@@ -113,14 +116,14 @@ class History:
                 self._finish(minute)
             records, notifications, dead_letters = (sum(column) for column in zip(*gained, strict=True))
             whole, current = service.whole, self._current
-            lag = sum(each.lag or 0 for each in whole.partitions)
+            lags = [each for each in (current.lag, sum_of_lags(each.lag for each in whole.partitions)) if each is not None]
             self._current = Minute(
                 minute,
                 current.records + records,
                 current.notifications + notifications,
                 current.dead_letters + dead_letters,
                 max(current.waiting, whole.units.waiting),
-                max(current.lag, lag),
+                max(lags, default=None),
             )
             self._seen.append(_Seen(now, records, notifications, {each.partition: each.read_to for each in whole.partitions}))
             while self._seen and not 0 <= now - self._seen[0].at <= _RECENT_MS:
@@ -165,7 +168,7 @@ class History:
     def _save(self, minute: Minute) -> None:
         try:
             with closing(self._connect()) as connection, connection:
-                connection.execute("INSERT OR REPLACE INTO minutes VALUES (?, ?, ?, ?, ?, ?)", minute)
+                connection.execute("INSERT OR REPLACE INTO minutes VALUES (?, ?, ?, ?, ?, ?)", _row(minute))
                 if self._clock.is_trusted:
                     connection.execute("DELETE FROM minutes WHERE minute < ?", (minute.minute - _KEPT_MS,))
             self._has_failed = False
@@ -178,7 +181,7 @@ class History:
         """What an earlier console kept. A damaged file is deleted."""
         try:
             with closing(self._connect()) as connection:
-                return [Minute(*row) for row in connection.execute("SELECT * FROM minutes ORDER BY minute")]
+                return [_minute(*row) for row in connection.execute("SELECT * FROM minutes ORDER BY minute")]
         except (sqlite3.OperationalError, OSError):
             return []  # It is locked, or the disk is full: what it holds may be read again.
         except (sqlite3.DatabaseError, TypeError):
@@ -196,6 +199,19 @@ class History:
             connection.close()
             raise sqlite3.DatabaseError(f"version {version}")
         return connection
+
+
+_NOT_KNOWN = -1
+"""What the file has for a lag that is not known."""
+
+
+def _row(minute: Minute) -> Minute:
+    return minute._replace(lag=_NOT_KNOWN) if minute.lag is None else minute
+
+
+def _minute(*row: int) -> Minute:
+    found = Minute(*row)
+    return found._replace(lag=None) if found.lag == _NOT_KNOWN else found
 
 
 _PACE = Pace(float("inf"), min_pause_seconds=5.0, max_part=1.0)

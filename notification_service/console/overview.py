@@ -16,7 +16,7 @@ from notification_service.console.access.layer import route
 from notification_service.console.context import Console, Operation, change_of, form_route, identity_of
 from notification_service.console.history import Minute, ServiceAnswer, WorkerAnswer, service_answer, worker_answers
 from notification_service.status.report import PartitionStatus, UntakenPartition
-from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport
+from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport, sum_of_lags
 from resequencer.clock import Instant
 from resequencer.errors import ResequencerError
 from resequencer.record import Partition
@@ -81,8 +81,8 @@ def overview_routes(console: Console) -> list[Route]:
         is_live = service is not None and service.state not in (NOT_RUNNING, STALE)
         # The last report of a worker does not count the records that came since.
         table = None if is_live else partition_table(console, service)
-        lags = [each.lag for each in (table.rows if table else service.whole.partitions if service else ())]
-        lag = sum(each for each in lags if each is not None) if lags and None not in lags else None
+        partitions = with_lags(console, service) if service is not None and is_live else ()
+        lag = sum_of_lags(each.lag for each in (partitions if table is None else table.rows))
         minutes = console.history.minutes(now - _HOURS_MS)
         charts = [
             history_chart(title, minutes, column, now - _HOURS_MS, now)
@@ -97,6 +97,7 @@ def overview_routes(console: Console) -> list[Route]:
             charts=charts,
             is_live=is_live,
             table=table,
+            partitions=partitions,
             lag=lag,
             lag_unit=console.sources.lag_unit,
             facts_unit=console.sources.facts_unit,
@@ -218,7 +219,10 @@ def service_operations(console: Console) -> list[Operation]:
 
 
 class PartitionRow(NamedTuple):
-    """One partition. What is not known is None. `stored` is the next offset to read by the storage, `end` the log's end now."""
+    """One partition. What is not known is None. `stored` is the next offset to read by the storage.
+
+    `end` is the log's end: as of the worker's report if that knows the lag, otherwise now.
+    """
 
     partition: str
     held: PartitionStatus | None
@@ -274,23 +278,51 @@ def partition_routes(console: Console) -> list[Route]:
     return [route("/partitions", partitions, name="partitions")]
 
 
+def with_lags(console: Console, service: ServiceReport) -> Sequence[PartitionStatus]:
+    """Return the partitions of the workers. Where a worker does not know the lag, the log's end is looked at now.
+
+    If the source does not answer the worker, it is not asked.
+    """
+    found = service.whole.partitions
+    if service.state == State.SOURCE_UNAVAILABLE or all(each.lag is not None for each in found):
+        return found
+    try:
+        ends = console.sources.find_ends()
+    except ResequencerError:
+        return found
+    return [_with_lag(each, ends) for each in found]
+
+
+def _with_lag(each: PartitionStatus, ends: Mapping[Partition, int]) -> PartitionStatus:
+    """Return it with the lag up to this end, if its worker does not know the lag and the end is known."""
+    end = ends.get(Partition.find(each.partition) or Partition(each.partition, 0))
+    return each if each.lag is not None or end is None else msgspec.structs.replace(each, lag=max(0, end - each.read_to))
+
+
 def partition_table(console: Console, service: ServiceReport | None) -> PartitionTable:
     """Put together what the reports, the log and the storage say. A part that does not answer leaves its column empty."""
     problems: list[str] = []
     whole = service.whole if service is not None and service.state != NOT_RUNNING else None
-    held = {each.partition: each for each in whole.partitions} if whole else {}
     untaken = {each.partition: each for each in whole.untaken} if whole else {}
     ends: Mapping[Partition, int] = {}
     try:
         ends = console.sources.find_ends()
     except ResequencerError as error:
         problems.append(f"the ends of the logs are not known: {error}")
+    held = {each.partition: _with_lag(each, ends) for each in whole.partitions} if whole else {}
     known = ends or _partitions(console)
     stored = dict(_stored(console, known, problems))
     names = {str(each): each for each in known} | {name: Partition.find(name) for name in (*held, *untaken)}
     order = sorted(names, key=lambda name: names[name] or Partition(name, 0))
+    seen = {name: each.read_to + each.lag for name, each in held.items() if each.lag is not None}
     rows = tuple(
-        PartitionRow(name, held.get(name), untaken.get(name), stored.get(name), ends.get(names[name] or Partition(name, 0)))
+        PartitionRow(
+            name,
+            held.get(name),
+            untaken.get(name),
+            stored.get(name),
+            seen.get(name, ends.get(names[name] or Partition(name, 0))),
+        )
         for name in order
     )
     return PartitionTable(rows, tuple(problems))
@@ -321,9 +353,10 @@ def _stored(console: Console, partitions: Collection[Partition], problems: list[
 class PartitionAnswer(msgspec.Struct, frozen=True):
     """One partition of the input. `held` is what its worker reports, `untaken` why a worker could not take it over yet.
 
-    `stored` is the next offset to read as the storage has it, `end` where the log ends now, `lag` how far it extends beyond what
-    was read: offsets on Kafka, bytes of files. `undecided` is what a restart would read again, in the same unit; `advice` is what
-    to do about what holds the position back, null if nothing does. What is not known is null.
+    `stored` is the next offset to read as the storage has it, `end` where the log ends: as of `held` if that has a lag, else now.
+    `lag` is how far it extends beyond what was read: offsets on Kafka, bytes of files. `undecided` is what a restart would read
+    again, in the same unit; `advice` is what to do about what holds the position back, null if nothing does. What is not known is
+    null.
     """
 
     partition: str

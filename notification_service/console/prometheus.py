@@ -14,15 +14,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from guardian.metrics import HistogramReport
+from guardian.metrics import STEP_BOUNDS, Histogram, HistogramReport, Histograms
 from guardian.region import RegionState
 from notification_service.console.groups import Groups, GroupTotals
 from notification_service.console.sources import ArchiveDistance
 from notification_service.status.aggregation import AggregationStatus, BridgeState, BridgeStatus, StoreStatus
 from notification_service.status.delivery import DeliveredPartition, DeliveryStatus, GateStatus, ScheduleStatus
-from notification_service.status.report import CallsStatus, PartitionStatus, RegionStatus, State, StatusReport
+from notification_service.status.report import CallsStatus, ExitCause, PartitionStatus, RegionStatus, State, StatusReport
 from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport
 from resequencer.clock import instant_of
+from resequencer.dead_letter import DeadLetterReason
+from resequencer.order import OrderKind, OrderResult
 from resequencer.record import Partition
 
 STATES = (*[state.value for state in State], STALE)
@@ -94,6 +96,12 @@ _HISTOGRAMS = {
     "call": ("call_seconds", "Time of a call of a handler that waits, until its answer or time-out."),
 }
 _STEPS = ("poll", "decide", "commit", "publish")
+_NO_DURATIONS = {**Histograms().report(), "call": Histogram(STEP_BOUNDS).report()}
+_HELD = (OrderResult.HELD_TO_ITS_END, OrderResult.HELD_UNTIL_RESUMED, OrderResult.HELD_UNTIL_BOUND)
+_OUTCOMES_OF_ORDERS = (
+    *(f"{kind} {result}" for kind in OrderKind for result in OrderResult if kind is OrderKind.HOLD or result not in _HELD),
+    f"unreadable {OrderResult.REFUSED_UNREADABLE}",
+)
 
 
 def _state(worker: Worker) -> Samples:
@@ -108,6 +116,12 @@ def _count(name: str, worker: Worker) -> Samples:
     return [((), worker.report.counts.get(name, 0))]
 
 
+def _by(known: Iterable[str], get: Callable[[StatusReport], Mapping[str, int]], worker: Worker) -> Samples:
+    """A counter by something of which all values are known: each has its 0 from the start, so that `increase` sees the first."""
+    counts = dict.fromkeys(known, 0) | dict(get(worker.report))
+    return [(tuple(name.split(" ", 1)), count) for name, count in counts.items()]
+
+
 def _of_calls(name: str, meaning: str, get: Callable[[CallsStatus], float]) -> Described:
     return _gauge(name, meaning, lambda each: None if each.calls is None else get(each.calls))
 
@@ -117,11 +131,11 @@ def _partitions(get: Callable[[PartitionStatus], float | None], worker: Worker) 
 
 
 def _histogram(name: str, worker: Worker) -> Samples:
-    return [((), worker.report.histograms.get(name))]
+    return [((), worker.report.histograms.get(name, _NO_DURATIONS[name]))]
 
 
 def _steps(worker: Worker) -> Samples:
-    return [((step,), worker.report.histograms.get(f"cycle_{step}")) for step in _STEPS]
+    return [((step,), worker.report.histograms.get(f"cycle_{step}", _NO_DURATIONS[f"cycle_{step}"])) for step in _STEPS]
 
 
 def _region_state(worker: Worker) -> Samples:
@@ -168,7 +182,7 @@ METRICS: tuple[Described, ...] = (
         ("reason",),
         "Restarts of the worker under this supervisor: exit-code, signal, "
         "hung (handling-limit), record (in flight), told (by an operator).",
-        lambda worker: [((cause,), count) for cause, count in worker.report.restart_causes.items()],
+        partial(_by, ExitCause, lambda each: each.restart_causes),
     ),
     Described(
         "region_state",
@@ -182,14 +196,14 @@ METRICS: tuple[Described, ...] = (
         "counter",
         (),
         "Intervals of the region that had work and were completed.",
-        partial(_of_region, lambda each: each.sequence),
+        lambda worker: [((), 0 if worker.report.region is None else worker.report.region.sequence)],
     ),
     Described(
         "region_resets",
         "counter",
         (),
         "Resets of the region, ordered ones included.",
-        partial(_of_region, lambda each: each.resets),
+        lambda worker: [((), 0 if worker.report.region is None else worker.report.region.resets)],
     ),
     Described(
         "region_resets_in_a_row",
@@ -218,14 +232,14 @@ METRICS: tuple[Described, ...] = (
         "counter",
         ("reason",),
         "Dead letters that were committed, by reason.",
-        lambda worker: [((reason,), count) for reason, count in worker.report.dead_letters.items()],
+        partial(_by, DeadLetterReason, lambda each: each.dead_letters),
     ),
     Described(
         "orders",
         "counter",
         ("order", "outcome"),
         "Outcomes of orders that were committed, by the kind of the order and its result.",
-        lambda worker: [(tuple(name.split(" ", 1)), count) for name, count in worker.report.orders.items()],
+        partial(_by, _OUTCOMES_OF_ORDERS, lambda each: each.orders),
     ),
     _gauge("paused_partitions", "Partitions of the worker that an order paused.", _count_paused),
     *(Described(name, "histogram", (), meaning, partial(_histogram, key)) for key, (name, meaning) in _HISTOGRAMS.items()),

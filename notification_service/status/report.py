@@ -47,9 +47,11 @@ class UnitWait(msgspec.Struct, frozen=True):
 class PartitionStatus(msgspec.Struct, frozen=True):
     """How far a partition was read and acknowledged, and its output that is not sent. `held_by` is the offset that holds it back.
 
-    `slot` owns it. `lag` is how far its log went beyond `read_to` at the last poll: offsets on Kafka, bytes on files. Records of
-    an open transaction are part of it; `lag_to_stable_end` leaves them out. `lag_ms` is for how long at most the oldest unread
-    record has been unread, None if that is not known. `held_since` is when `held_by` began to hold the position back, and
+    `slot` owns it. `lag` is how far its log goes beyond `read_to`: offsets on Kafka, bytes on files. Its worker computes it after
+    a poll; everything that shows a lag takes this one. It is None while the worker does not poll, because a server does not
+    answer or a cycle is long: the log may grow. Records of an open transaction are part of it; `lag_to_stable_end` leaves them
+    out. `lag_ms` is for how long at most the oldest unread record has been unread, None if that is not known; while `lag` is
+    None, the oldest record that there may be. `held_since` is when `held_by` began to hold the position back, and
     `held_by_unit` the unit for which a storage without durability keeps it back. `paused_by` is who paused it by an order, and
     `paused_since` when.
     """
@@ -154,13 +156,25 @@ class RegionStatus(msgspec.Struct, frozen=True):
     has_obeyed: bool = False
 
 
+class ExitCause(StrEnum):
+    """What ended a worker, as reports count it; `ORDERED`: an operator ordered it.
+
+    An exit with an envelope in flight is the envelope's, if it may be its doing.
+    """
+
+    EXIT_CODE = "exit-code"
+    SIGNAL = "signal"
+    HUNG = "hung"
+    RECORD = "record"
+    ORDERED = "told"
+
+
 class StatusReport(msgspec.Struct, frozen=True):
     """One report of the worker in `slot`; instants in ISO 8601 (UTC), counts since the start of the process.
 
     `process_id` is the service's, `worker_process_id` the worker's own; None where no worker has reported yet, or it ended.
     `restarts` counts the workers that ended in this slot under this supervisor, `last_exit` is how the last of them did;
-    `restart_causes` counts them by cause: `exit-code`, `signal`, `hung`, `told` (an operator ordered it), and `record` if an
-    envelope was in flight.
+    `restart_causes` counts them by their `ExitCause`.
     `unavailable` are the servers that handlers cannot reach, with how many units wait for each.
     `deadlines` says how long what is stashed waits, where that is learned. `notes` are sentences: what is not as it should be,
     and goes on all the same. `servers` has the source, the storage and the output, as far as their state is known.

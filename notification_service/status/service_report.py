@@ -51,6 +51,13 @@ class ServiceReport(msgspec.Struct, frozen=True):
     workers: tuple[tuple[str, StatusReport], ...]
 
 
+def sum_of_lags(lags: Iterable[int | None]) -> int | None:
+    """Return the lag of all partitions. It is not known if there is none, or if that of one is not known."""
+    found = list(lags)
+    known = [each for each in found if each is not None]
+    return sum(known) if found and len(known) == len(found) else None
+
+
 def find_reports(run_directory: Path) -> tuple[StatusReport, ...]:
     """Return the last report of each worker of the service that ran here last, by slot; empty if none can be read."""
     first = StatusFile(run_directory).find()

@@ -21,7 +21,7 @@ def status_lines(service: ServiceReport, on_disk: str) -> Iterator[str]:
     yield f"process {whole.process_id}{worker} since {whole.started_at}, reported at {whole.reported_at}"
     yield from _restarts(whole)
     yield from (() if is_alone else _workers(service))
-    yield from _metrics(whole)
+    yield from _metrics(service)
     yield from () if whole.lookups_version is None else (f"lookups: {whole.lookups_version}",)
     yield from () if whole.deadlines is None else (f"deadlines: {whole.deadlines}",)
     yield f"on disk: {on_disk}"
@@ -29,6 +29,8 @@ def status_lines(service: ServiceReport, on_disk: str) -> Iterator[str]:
     yield from (_untaken(each, _holder(each.slot, is_alone=is_alone)) for each in whole.untaken)
     yield from (_last_cycle(each, is_alone=is_alone) for _, each in service.workers if each.last_cycle is not None)
     yield from (f"{name} unavailable: {_units(units)} for it" for name, units in whole.unavailable.items())
+    shown, waiting = len(whole.oldest_waits), whole.units.waiting
+    yield from (f"the {shown} longest of {waiting} waits:",) if shown < waiting else ()
     yield from (
         f"waits since {each.since}: {each.unit} for {each.waits_for} ({each.stashed} stashed, {wake_text(each.kind, each.until)})"
         for each in whole.oldest_waits
@@ -70,10 +72,12 @@ def _restarts(report: StatusReport) -> Iterator[str]:
         yield f"started again {times}: {before}{report.last_exit}"
 
 
-def _metrics(report: StatusReport) -> Iterator[str]:
+def _metrics(service: ServiceReport) -> Iterator[str]:
+    report = service.whole
     units, counts = report.units, report.counts
     pending = sum(each.unpublished for each in report.partitions)
     yield f"units: {units.active} active, {units.waiting} waiting with {counted(units.stashed_envelopes, 'stashed envelope')}"
+    yield f"counts since {_starts(service)}"
     yield (
         f"records {counts.get('records', 0)}, handled {counts.get('handled', 0)}, duplicates {counts.get('duplicates', 0)}, "
         f"released units {counts.get('released_units', 0)}, dead letters {sum(report.dead_letters.values())}"
@@ -84,6 +88,12 @@ def _metrics(report: StatusReport) -> Iterator[str]:
         yield from _calls(report.calls, counts.get("timeouts", 0))
     if pending:
         yield f"pending: {pending} committed, not sent yet"
+
+
+def _starts(service: ServiceReport) -> str:
+    """Say since when is counted: each worker begins at 0."""
+    first, *others = sorted({each.started_at for _, each in service.workers})
+    return f"the starts of the workers, from {first} to {others[-1]}" if others else first
 
 
 def _calls(calls: CallsStatus, timeouts: int) -> Iterator[str]:
@@ -103,10 +113,9 @@ def _holder(slot: int, *, is_alone: bool) -> str:
 
 
 def _partition(each: PartitionStatus, holder: str) -> str:
-    lag = "" if each.lag is None else f", {each.lag} behind"
-    return (
-        f"{each.partition}: {holder}read to {each.read_to}{lag}, acknowledged {each.acknowledged}, {each.unpublished} to publish"
-    )
+    lag = "lag unknown" if each.lag is None else f"{each.lag} behind"
+    place = f"{each.partition}: {holder}read to {each.read_to}"
+    return f"{place}, {lag}, acknowledged {each.acknowledged}, {each.unpublished} to publish"
 
 
 def _untaken(each: UntakenPartition, holder: str) -> str:

@@ -3,8 +3,8 @@
 import signal
 from collections import deque
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 
+from notification_service.status.report import ExitCause
 from notification_service.supervision.in_flight_memory import InFlightEnvelope
 from notification_service.supervision.suspects import EXITS_OF_ONE, REMEDY, Suspect
 from resequencer.clock import Instant
@@ -67,16 +67,6 @@ _ORDERED_TWICE = frozenset({128 + signal.SIGTERM, 128 + signal.SIGINT})
 
 _ORDERED_TO_END = _ORDERED_TWICE | {0, -signal.SIGTERM, -signal.SIGINT}
 """A worker drains and ends with 0 only when it is ordered to; a signal ends it if it does not listen to signals yet."""
-
-
-class ExitCause(StrEnum):
-    """What ended a worker, as reports count it. An exit with an envelope in flight is the envelope's, if it may be its doing."""
-
-    EXIT_CODE = "exit-code"
-    SIGNAL = "signal"
-    HUNG = "hung"
-    RECORD = "record"
-    ORDERED = "told"
 
 
 def cause_of(code: int, *, is_hung: bool, has_poison: bool) -> ExitCause:

@@ -5,8 +5,8 @@ import signal
 import msgspec
 
 from notification_service.status.file import StatusFile
-from notification_service.status.report import Identity, State, report
-from notification_service.supervision.exit_rules import MAX_EXITS, WITHIN_MS, ExitCause
+from notification_service.status.report import ExitCause, Identity, State, report
+from notification_service.supervision.exit_rules import MAX_EXITS, WITHIN_MS
 from resequencer.clock import Clock, instant_text
 
 

@@ -90,7 +90,7 @@ def with_metrics(
             units_report.held,
         ),
         oldest_waits=tuple(_unit_wait(key, waits) for key, waits in units_report.oldest),
-        partitions=tuple(_partition_status(owned, plain.slot, metrics, now) for owned in partitions.owned.values()),
+        partitions=tuple(_partition_status(owned, plain.slot, cycle, now) for owned in partitions.owned.values()),
         counts=counts,
         notifications=dict(metrics.notifications),
         dead_letters=dict(metrics.dead_letters),
@@ -129,8 +129,9 @@ def _unit_wait(key: UnitKey, waits: Waits) -> UnitWait:
     return UnitWait(key.unit, str(key.partition), waits.shown_waits_for, waits.kind.value, since, until, waits.stashed)
 
 
-def _partition_status(owned: OwnedPartition, slot: int, metrics: Metrics, now: Instant) -> PartitionStatus:
+def _partition_status(owned: OwnedPartition, slot: int, cycle: Cycle, now: Instant) -> PartitionStatus:
     positions, head, pause = owned.positions, owned.positions.head, owned.orders.present_pause
+    metrics, is_known = cycle.metrics, cycle.knows_ends(now)
     return PartitionStatus(
         str(owned.partition),
         owned.read_to,
@@ -138,9 +139,9 @@ def _partition_status(owned: OwnedPartition, slot: int, metrics: Metrics, now: I
         len(owned.unpublished),
         head.offset if head else None,
         slot,
-        _behind(metrics.log_ends, owned),
-        _behind(metrics.readable_ends, owned),
-        owned.find_lag_ms(now),
+        _behind(metrics.log_ends, owned) if is_known else None,
+        _behind(metrics.readable_ends, owned) if is_known else None,
+        owned.find_lag_ms(now, is_end_known=is_known),
         instant_text(head.since) if head else None,
         positions.first_pinned,
         *((pause.by, instant_text(pause.since)) if pause is not None else ()),

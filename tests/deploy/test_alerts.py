@@ -10,11 +10,15 @@ import pytest
 import yaml
 from harness.promtool import known_metrics, metrics_in, promtool
 
-from notification_service.status.report import State
-from notification_service.status.service_report import NOT_RUNNING, STALE
+from notification_service.console.prometheus import ServiceCollector
+from notification_service.status.aggregation import AggregationStatus, StoreStatus
+from notification_service.status.report import ExitCause, Identity, State, report
+from notification_service.status.service_report import NOT_RUNNING, STALE, service_report
+from resequencer.order import OrderKind, OrderResult
 
 ALERTS = Path("deploy/alerts.yml")
 TESTS = Path("deploy/alerts-test.yml")
+DASHBOARD = Path("deploy/dashboard.json")
 RUNBOOK = Path("docs/runbook.md")
 GROUPS = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
 RULES = [rule for group in GROUPS for rule in group["rules"]]
@@ -35,6 +39,25 @@ def test_an_alert_names_metrics_that_there_are(rule: dict[str, Any]) -> None:
     named = metrics_in(rule["expr"])
     assert named
     assert named - known_metrics() == set()
+
+
+def test_each_counter_of_a_rule_or_an_increase_is_0_from_the_start() -> None:
+    """Prometheus sees an increase only between two samples: a series that begins with its first event would hide that."""
+    expressions = [rule["expr"] for rule in RULES]
+    expressions += [each for each in re.findall(r'"expr": "(.*)"', DASHBOARD.read_text(encoding="utf-8")) if "increase(" in each]
+    counters = {each for expression in expressions for each in metrics_in(expression) if each.endswith(("_total", "_count"))}
+    starting = report(Identity(17, "local.conf", 0), State.STARTING, None, 0)
+    stores = AggregationStatus(stores=(StoreStatus("payments"),))
+    collector = ServiceCollector(lambda: service_report([starting], 0, is_running=True), find_aggregation=lambda: stores)
+    samples = [sample for family in collector.collect() for sample in family.samples if sample.name in counters]
+    assert {each.name for each in samples} == counters
+    assert {each.value for each in samples} == {0}
+    for name, label, known in (
+        ("worker_restarts", "reason", ExitCause),
+        ("orders", "order", [*OrderKind, "unreadable"]),
+        ("orders", "outcome", OrderResult),
+    ):
+        assert {each.labels[label] for each in samples if each.name == f"resequencer_{name}_total"} == set(known)
 
 
 def test_the_runbook_has_a_heading_and_a_row_for_each_alert_and_no_others() -> None:

@@ -61,6 +61,7 @@ def until_it_says(service: OperatedService, state: State) -> None:
 NOTHING_YET = [
     "process N since T, reported at T",
     "units: 0 active, 0 waiting with 0 stashed envelopes",
+    "counts since T",
     "records 0, handled 0, duplicates 0, released units 0, dead letters 0",
     "notifications 0: ",
 ]
@@ -95,6 +96,7 @@ def test_ready(service: OperatedService) -> None:
         "ready",
         "process N since T, reported at T",
         "units: 2 active, 1 waiting with 1 stashed envelope",
+        "counts since T",
         "records 3, handled 2, duplicates 0, released units 0, dead letters 0",
         "notifications 2: ACTC 1, RCVD 1",
         f"IPF_PROCESSING_DATA-0: read to {end}, 0 behind, acknowledged {end}, 0 to publish",

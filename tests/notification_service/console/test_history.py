@@ -20,7 +20,7 @@ MINUTE, DAY = 60_000, 86_400_000
 TRUSTED = steady(FakeClock())
 
 
-def service(at: int, records: int, *, process: int = 7, read_to: int = 0, lag: int = 0, slot: int = 0) -> ServiceReport:
+def service(at: int, records: int, *, process: int = 7, read_to: int = 0, lag: int | None = 0, slot: int = 0) -> ServiceReport:
     text = instant_text(at)
     report = StatusReport(
         State.READY,
@@ -135,6 +135,16 @@ def test_a_file_that_cannot_be_written_leaves_the_history_in_memory_and_is_told_
         history.add(service(BEGINNING + minute * MINUTE, 10 * minute), BEGINNING + minute * MINUTE)
     assert records(history, BEGINNING) == [0, 10, 10, 10]
     assert len([each for each in caplog.messages if "in memory only" in each]) == 1
+
+
+def test_a_minute_has_the_largest_lag_that_was_known_and_none_if_none_was(history: History, tmp_path: Path) -> None:
+    for minute, lag in enumerate((None, 7, None, 3, None)):
+        at = BEGINNING + minute * MINUTE // 2
+        history.add(service(at, 0, lag=lag), at)
+    assert [each.lag for each in history.minutes(BEGINNING)] == [7, 3, None]
+    assert [each.lag for each in History(tmp_path, TRUSTED).minutes(BEGINNING)] == [7, 3]
+    history.add(service(BEGINNING + 3 * MINUTE, 0), BEGINNING + 3 * MINUTE)
+    assert [each.lag for each in History(tmp_path, TRUSTED).minutes(BEGINNING)] == [7, 3, None]
 
 
 def test_the_estimate_for_a_backlog_is_what_is_unread_by_what_is_read_in_a_second(history: History) -> None:

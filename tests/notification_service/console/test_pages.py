@@ -138,9 +138,27 @@ def test_the_partitions_page_has_the_lag_of_a_partition_that_is_not_held(tmp_pat
     page = client.get("/partitions").text
     rows = [re.sub(r"<[^>]+>", " ", row).split() for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)]
     assert ["T-0", "0", "90", "100", "10", "80", "10", "3", "offset", "80"] in rows
-    assert ["T-1", "–", "–", "100", "–", "–", "–", "–", "–"] in rows
+    assert ["T-1", "–", "–", "100", "unknown", "–", "–", "–", "–"] in rows
     assert "storage unavailable: no answer" in page
     assert "What to do: repair the storage" in page
+
+
+def test_overview_and_partitions_page_show_the_same_lag_whether_the_workers_know_it_or_not(tmp_path: Path) -> None:
+    """A worker that waits for the storage does not know it; the console looks at the log's end itself, if the source answers."""
+
+    def shown(state: State, lag: int | None) -> tuple[list[str], list[str]]:
+        held = PartitionStatus("T-0", 40, 40, 0, None, lag=lag)
+        report = msgspec.structs.replace(a_report(partitions=(held,)), state=state)
+        service = service_report([report], BEGINNING, is_running=True)
+        client = client_of(make_sources(tmp_path, report=service, partitions=(Partition("T", 0),)))
+        rows = re.findall(r"<tr>(<th scope=.row.>T-0.*?)</tr>", client.get("/").text + client.get("/partitions").text, re.DOTALL)
+        overview, partitions = ([re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<td.*?</td>", row)] for row in rows)
+        assert f'<a href="/partitions">{overview[2]}</a>' in client.get("/").text
+        return overview[1:3], partitions[1:4]
+
+    assert shown(State.READY, 3) == (["40", "3"], ["40", "43", "3"])
+    assert shown(State.STORAGE_UNAVAILABLE, None) == (["40", "60"], ["40", "100", "60"])
+    assert shown(State.SOURCE_UNAVAILABLE, None)[0] == ["40", "unknown"]
 
 
 def test_the_partitions_page_says_what_holds_a_position_back_since_when_and_what_to_do(tmp_path: Path) -> None:

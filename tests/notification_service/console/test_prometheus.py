@@ -197,13 +197,13 @@ def test_what_is_not_known_is_absent():
         f"resequencer_{name}"
         for name in (
             *("partition_lag", "partition_held_offset", "oldest_wait_timestamp_seconds", "lookups_info"),
-            *("calls_under_way", "calls_lingering", "longest_call_seconds", "call_seconds_count"),
+            *("calls_under_way", "calls_lingering", "longest_call_seconds"),
         )
     }
 
 
 def test_no_label_holds_an_id():
-    allowed = {"slot", "partition", "outcome", "reason", "state", "step", "server", "version", "le"}
+    allowed = {"slot", "partition", "order", "outcome", "reason", "state", "step", "server", "version", "le"}
     shown = samples_of(service_of(full_report()))
     assert {label for _, labels in shown for label, _ in labels} <= allowed
     assert not any("uow-1" in value for _, labels in shown for _, value in labels)

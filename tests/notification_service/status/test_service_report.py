@@ -23,7 +23,7 @@ from notification_service.status.report import (
     UntakenPartition,
     report,
 )
-from notification_service.status.service_report import find_reports, service_report
+from notification_service.status.service_report import find_reports, service_report, sum_of_lags
 from notification_service.status.text import on_one_screen, status_lines
 from notification_service.supervision.locks import RunLock
 from notification_service.supervision.system_clock import SystemClock
@@ -70,7 +70,8 @@ def test_of_a_worker_that_hangs_it_is_not_said_how_far_it_is_behind():
     goes_on = msgspec.structs.replace(report_of(1), partitions=(partition(1, 1),))
     service = together(hangs, goes_on)
     assert [each.lag for each in service.whole.partitions] == [None, 5]
-    assert "behind" not in next(line for line in status_lines(service, "") if line.startswith("T-0"))
+    lines = list(status_lines(service, ""))
+    assert "T-0: worker 0, read to 10, lag unknown, acknowledged 8, 0 to leave" in lines
 
 
 def test_what_is_away_counts_more_than_what_begins_or_ends():
@@ -150,6 +151,21 @@ def test_a_ready_service_says_that_more_than_half_became_dead_letters():
 def test_a_few_dead_letters_and_no_more_than_half_are_not_noted(dead, handled):
     one = msgspec.structs.replace(report_of(0, count=1), dead_letters={"undecodable": dead}, counts={"handled": handled})
     assert together(one).whole.notes == ()
+
+
+def test_the_lag_of_all_partitions_is_known_only_if_that_of_each_is():
+    assert [sum_of_lags(each) for each in ((), (None,), (3, None), (3, 0, 4))] == [None, None, None, 7]
+
+
+def test_it_says_since_when_it_counts_and_how_many_of_the_waits_it_shows():
+    """The counts of a worker begin at 0 with each start."""
+    shown = msgspec.structs.replace(report_of(0), units=Units(waiting=194), oldest_waits=(wait("a", 1), wait("b", 2)))
+    lines = list(status_lines(together(shown, report_of(1)), ""))
+    assert f"counts since {instant_text(NOW)}" in lines
+    assert lines[lines.index("the 2 longest of 194 waits:") + 1].startswith("waits since 2026-03-28T23:33:01.000Z: a ")
+    restarted = list(status_lines(together(report_of(0), report_of(1, at=NOW + 1_000)), ""))
+    assert f"counts since the starts of the workers, from {instant_text(NOW)} to {instant_text(NOW + 1_000)}" in restarted
+    assert not any("longest of" in each for each in restarted)
 
 
 def test_a_partition_that_moved_is_shown_with_the_worker_that_spoke_last():

@@ -5,7 +5,8 @@ import signal
 import msgspec
 import pytest
 
-from notification_service.supervision.exit_rules import ExitCause, blame, cause_of, is_own_doing, names_of
+from notification_service.status.report import ExitCause
+from notification_service.supervision.exit_rules import blame, cause_of, is_own_doing, names_of
 from notification_service.supervision.in_flight_memory import InFlightEnvelope
 from notification_service.supervision.suspects import Suspect
 from resequencer.in_flight import CallKind

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Event, current_thread, main_thread
@@ -26,6 +27,7 @@ from resequencer.clock import instant_of, instant_text
 from resequencer.errors import DependencyUnavailable
 from resequencer.in_flight import CallKind
 from resequencer.record import Origin, Partition, Record
+from resequencer.storage_port import StorageUnavailable
 
 NOW = 1_774_740_835_941
 
@@ -357,6 +359,38 @@ def test_what_a_transaction_holds_back_counts_as_lag_and_no_deadline_waits_for_i
     ready = [each for each in operator.reports if each.state == State.READY and each.partitions]
     assert {each.lag for each in ready[-1].partitions} == {700}
     assert ready[-1].counts["released_units"] == 1
+
+
+def test_while_the_storage_is_away_the_lag_is_not_known_and_what_may_be_unread_gets_older(operator, monkeypatch):
+    """The worker reads nothing then, and does not see that the log grows."""
+    storage, batches = operator.parts.servers.storage, [range(1, 3), range(3, 50)]
+
+    def commit(call):
+        if NOW + 2_000 <= operator.now < NOW + 62_000:
+            raise StorageUnavailable("no route")
+        return call()
+
+    def until() -> bool:
+        if batches and operator.now >= NOW + (2_000, 10_000)[-len(batches)]:
+            operator.append(*(envelope_line(f"uow-{each}", 1) for each in batches.pop(0)))
+        return operator.now >= NOW + 70_000
+
+    monkeypatch.setattr(storage, "side_by_side", lambda calls: [partial(commit, each) for each in calls])
+    operator.until = until
+    operator.worker.run()
+    away = [each for each in operator.reports if each.state == State.STORAGE_UNAVAILABLE]
+    assert {(part.lag, part.lag_to_stable_end) for each in away for part in each.partitions} == {(None, None)}
+    assert 55_000 < away[-1].partitions[0].lag_ms < 65_000
+    ready = [each for each in operator.reports if each.state == State.READY]
+    assert {(part.lag, part.lag_ms) for part in (*ready[0].partitions, *ready[-1].partitions)} == {(0, 0)}
+
+
+def test_in_a_cycle_that_takes_long_the_lag_is_not_known(operator, monkeypatch):
+    operator.append(envelope_line("uow-1", 1))
+    cycle = operator.parts.cycle
+    operator.until = lambda: bool(cycle.metrics.counts["handled"])
+    operator.worker.run()
+    assert [cycle.knows_ends(operator.now + passed) for passed in (0, 5_000, 5_001, -1_000)] == [True, True, False, False]
 
 
 def suspected(operator, line: bytes, offset: int, *, exits: int) -> Suspects:

@@ -259,6 +259,7 @@ def test_a_close_needs_the_role_a_token_a_reason_and_a_group_that_is_not_through
 
 def test_a_store_that_does_not_answer_is_told_with_since_when_and_what_was_read_stays(stage: Stage) -> None:
     assert stage.console.groups is not None
+    assert "The console has not read the groups since it started." in stage.text("/groups")
     stage.groups.is_away = True
     stage.console.groups.watch.refresh()
     assert (
