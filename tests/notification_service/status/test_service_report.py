@@ -71,7 +71,7 @@ def test_of_a_worker_that_hangs_it_is_not_said_how_far_it_is_behind():
     service = together(hangs, goes_on)
     assert [each.lag for each in service.whole.partitions] == [None, 5]
     lines = list(status_lines(service, ""))
-    assert "T-0: worker 0, read to 10, lag unknown, acknowledged 8, 0 to leave" in lines
+    assert "T-0: worker 0, read to 10, lag unknown, acknowledged 8, 0 to publish" in lines
 
 
 def test_what_is_away_counts_more_than_what_begins_or_ends():
