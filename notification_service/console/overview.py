@@ -15,7 +15,7 @@ from notification_service.console.access.identity import Role
 from notification_service.console.access.layer import route
 from notification_service.console.context import Console, Operation, change_of, form_route, identity_of
 from notification_service.console.history import Minute, ServiceAnswer, WorkerAnswer, service_answer, worker_answers
-from notification_service.status.report import PartitionStatus, UntakenPartition
+from notification_service.status.report import PartitionStatus, State, UntakenPartition
 from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport, sum_of_lags
 from resequencer.clock import Instant
 from resequencer.errors import ResequencerError
