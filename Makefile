@@ -62,7 +62,7 @@ start: $(RUNTIME) ## start the service with CONF as a daemon; returns when it is
 stop: $(RUNTIME) ## drain and stop the daemon with CONF
 	@$(BIN)/resequencer stop --config "$(CONF)" $(ARGS)
 
-restart: $(RUNTIME) ## stop, then start
+restart: $(RUNTIME) ## stop, then start; ARGS=--rolling: one worker after another, while the others work
 	@$(BIN)/resequencer restart --config "$(CONF)" $(ARGS)
 
 status: $(RUNTIME) ## show whether the service with CONF is ready, and what waits in it, on one screen; ARGS=--verbose: all

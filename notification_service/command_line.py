@@ -77,9 +77,9 @@ COMMANDS: dict[str, Command] = {
     ),
     "stop": Command("stop the daemon after it has drained", "notification_service.commands.run:stop"),
     "restart": Command(
-        "stop, then start",
+        "stop, then start; --rolling: one worker after another",
         "notification_service.commands.run:restart",
-        "notification_service.worker.scheduled_archive:add_archive_flag",
+        "notification_service.commands.run:add_restart_arguments",
     ),
     "lookups": Command(
         "build, list, show or roll back the lookups of the handlers",

@@ -13,7 +13,7 @@ FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
 _FILES = (
     *("state.db*", "delivery.db*", "console.db*", "console-history.db*", "console-users.json", "console-audit-*.jsonl"),
     *("lock", "*.lock", "out/lock", "out/*.lock", "archive/lock", "records/*.lock", "audit/*.lock", "service.log*"),
-    *("status*.json*", "bridge.json*", "delivery-*.json*", "service-id"),
+    *("status*.json*", "bridge.json*", "delivery-*.json*", "service-id", "started.json*"),
     *("aggregation-*.json*", "clock-*.json*", "console.json*", "probes.json*", "region-order-*", "sink-mqtt.json*"),
     *("suspects/*", "orders/*", "groups/*/values.db*", "groups/*/worker-*/*", "groups/*/console/*", "expected.jsonl"),
 )

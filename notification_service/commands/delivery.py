@@ -178,7 +178,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         Subcommand("cancel", "cancel a job: nothing more of it is delivered", _add_job, _cancel),
         Subcommand(
             "accept-loss",
-            "let a job continue without the part of its source that was deleted before it was read",
+            "let a job continue without the part of its source that was removed before it was read",
             _add_accept,
             _accept_loss,
         ),

@@ -19,6 +19,7 @@ from notification_service.bridge.runner import run_reporting
 from notification_service.bridge.settings import BridgeSettings
 from notification_service.commands.check import look_around
 from notification_service.commands.command import repeated_arguments, stop_signal
+from notification_service.commands.rolling_restart import restart_rolling
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Sections
@@ -38,6 +39,7 @@ from notification_service.supervision.probes import make_probes
 from notification_service.supervision.service_log import NAME, ServiceLog, configure_logs
 from notification_service.supervision.service_process import own_command
 from notification_service.supervision.side_process import SideProcess
+from notification_service.supervision.started import Started, started_file
 from notification_service.supervision.supervisor import Supervisor
 from notification_service.supervision.suspects import Suspects
 from notification_service.supervision.system_clock import SystemClock
@@ -76,6 +78,7 @@ def supervise(arguments: Namespace) -> int:
     locks = _acquire_patiently(configuration)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     log = ServiceLog(None if arguments.log_to_stderr else configuration.notification.run_directory, configuration.logging)
+    started_file(configuration.notification.run_directory).write(Started.with_these(configuration))
     console = _console(arguments, configuration, log) if configuration.http.is_enabled else None
     beside = _beside(arguments, configuration, log)
     # Before the probes answer, the reports of an earlier service are replaced: in a container its process had the same id.
@@ -91,6 +94,7 @@ def supervise_in_sight(arguments: Namespace, configuration: Configuration, has_s
     """
     locks = _acquire_patiently(configuration)
     log = ServiceLog(None, configuration.logging)
+    started_file(configuration.notification.run_directory).write(Started.with_these(configuration))
     slots, beside = _slots(arguments, configuration, locks, log), _beside(arguments, configuration, log)
     supervisor = Supervisor(slots, starts_again=configuration.worker_count > 1, beside=beside)
     with _probed(configuration):
@@ -301,13 +305,21 @@ def stop(arguments: Namespace) -> ExitCode:
     return ExitCode.FAILED
 
 
+def add_restart_arguments(parser: ArgumentParser) -> None:
+    """Add what only a restart takes."""
+    add_archive_flag(parser)
+    parser.add_argument("--rolling", action="store_true", help="one worker after another, never without one; needs two or more")
+
+
 def restart(arguments: Namespace) -> ExitCode:
-    """Stop, then start. If a start would be refused, the running service continues."""
+    """Stop, then start; or restart the workers one after another. If a start would be refused, the running service continues."""
     configuration = load(arguments.config, arguments.overrides)
     refuse_unusable(configuration)
     if not _tell_problems(configuration):
         sys.stderr.write("resequencer: the service was not restarted; the running one continues\n")
         return ExitCode.FAILED
+    if arguments.rolling:
+        return restart_rolling(arguments, configuration)
     code = stop(arguments)
     return code if code is not ExitCode.DONE else start(arguments)
 

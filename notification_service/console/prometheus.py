@@ -384,7 +384,7 @@ GATE_METRICS: Mapping[str, tuple[str, Callable[[GateStatus], float | None]]] = {
         lambda each: each.stalled_jobs,
     ),
     "delivery_jobs_missing": (
-        "Jobs that lack a part of their source, which was deleted before it was read, until an operator accepts the loss.",
+        "Jobs that lack a part of their source, which was removed before it was read, until an operator accepts the loss.",
         lambda each: each.missing_jobs,
     ),
     "delivery_intake_age_seconds": (

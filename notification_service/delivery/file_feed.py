@@ -245,7 +245,7 @@ class FileFeed:
             accounted, missing = accounted + missing, 0
         noted = {_ACCOUNTED: accounted} | ({ACCEPTED: 0} if positions.get(ACCEPTED) else {})
         changed = {part: at for part, at in noted.items() if at != positions.get(part)}
-        lacks = f"{missing} bytes of {self._path}, which went before they were read" if missing else None
+        lacks = f"{missing} bytes of {self._path}, which were removed before they were read" if missing else None
         return replace(portion, positions={**portion.positions, **changed}, missing=missing, lacks=lacks)
 
     def _begin_account(self, positions: Mapping[str, int], written: Written, files: list[_File]) -> int:

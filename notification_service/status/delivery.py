@@ -252,7 +252,7 @@ def _partition_lines(receiver: str, each: DeliveredPartition) -> list[str]:
 def _gate_line(gate: GateStatus) -> str:
     waiting = f"{gate.waiting} waiting{backlog_text(gate.backlog)}"
     if gate.missing_jobs:
-        lacks = f"{counted(gate.missing_jobs, 'job')} without a part of the source, which went before it was read"
+        lacks = f"{counted(gate.missing_jobs, 'job')} without a part of the source, which was removed before it was read"
         waiting = f"{waiting}, {lacks} (`resequencer delivery jobs`)"
     if gate.is_open:
         return f"receiver {gate.receiver}: open, {waiting}"

@@ -42,7 +42,7 @@ def test_a_schedule_that_waits_says_why(tmp_path: Path) -> None:
 def test_a_receiver_whose_job_lacks_a_part_of_its_source_says_so(tmp_path: Path) -> None:
     delivery_file(tmp_path, 0).write(DeliveryReport(os.getpid(), 7, AT, gates=(GateStatus("tracker", True, 3, missing_jobs=1),)))
     (line,) = delivery_lines(find_delivery(tmp_path, os.getpid(), 1, instant_of(AT)))[1:]
-    jobs = "1 job without a part of the source, which went before it was read (`resequencer delivery jobs`)"
+    jobs = "1 job without a part of the source, which was removed before it was read (`resequencer delivery jobs`)"
     assert line == f"receiver tracker: open, 3 waiting, {jobs}"
 
 

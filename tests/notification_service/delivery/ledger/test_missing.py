@@ -88,7 +88,7 @@ def test_what_was_moved_away_before_it_was_read_is_missing_until_it_is_back(
     service.write(1)
     assert (reading.read(), state(it)) == (["N6"], JobState.MISSING)
     size = (tmp_path / "away.jsonl").stat().st_size
-    assert it.job("live-r").lacks == f"{size * 3 // 5} bytes of {service.output}, which went before they were read"
+    assert it.job("live-r").lacks == f"{size * 3 // 5} bytes of {service.output}, which were removed before they were read"
     assert [(each.missing_jobs, each.stalled_jobs) for each in it.ledger.gates()] == [(1, 0)]
     (tmp_path / "away.jsonl").rename(service.directory / "notifications.000001.jsonl")
     assert (reading.read(), state(it), it.job("live-r").missing) == (["N3", "N4", "N5"], JobState.ACTIVE, 0)
