@@ -4,8 +4,8 @@ The steps are those of docs/decisions/0004-exactly-once.md.
 
 Also the initial state of a partition: nothing is read, and no unit is known (docs/decisions/0062-the-initial-state.md). It is
 pure but for the calls of a store. One commit begins it: the header goes back to the beginning of the log, and says that the units
-go. From then on whoever takes the partition over ends it before it reads anything: it removes the units, for which a storage needs
-many steps, and a last commit says that they are gone. Each step may be repeated.
+go. From then on whoever takes the partition over ends it before it reads anything: it removes the units, in many steps,
+and a last commit says that they are gone. Each step may be repeated.
 """
 
 from collections.abc import Callable, Sequence
