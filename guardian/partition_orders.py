@@ -68,7 +68,7 @@ class PartitionOrders(msgspec.Struct, frozen=True, omit_defaults=True):
     before the storage lost it: its outcome is marked. `decided` are the decisions on proposals of the last day, oldest first.
 
     With `is_being_reset` the partition goes back to its initial state, and its units are not all removed yet
-    (guardian/initial_state.py).
+    (guardian/takeover.py).
     """
 
     next_offset: int = 0

@@ -10,12 +10,24 @@ from msgspec.structs import replace
 
 from guardian.actor_gateway import ActorGateway
 from guardian.backoff import BackoffSettings, LogRateLimit, RetryWithBackoff, is_of_storage
-from guardian.initial_state import InitialPlan, begin_initial_state, end_initial_state, is_unfinished, plan_initial_state
 from guardian.owned_partition import OwnedPartition
 from guardian.partition_orders import PartitionOrders, lost_by_heal
 from guardian.ports import NoOrders, OrderSource, PartitionOutput, Position, PublishRefused, Transport, TransportRefused
 from guardian.region import RegionLimits
-from guardian.takeover import Takeover, TakeoverBackoff, changed_places, find_metadata, named_source, plan_takeover, source_of
+from guardian.takeover import (
+    InitialPlan,
+    Takeover,
+    TakeoverBackoff,
+    begin_initial_state,
+    changed_places,
+    end_initial_state,
+    find_metadata,
+    is_unfinished,
+    named_source,
+    plan_initial_state,
+    plan_takeover,
+    source_of,
+)
 from resequencer.clock import Clock
 from resequencer.errors import ConfigurationError, OwnershipLost, TransientError, Withheld
 from resequencer.event import FIRST_FORMAT, Decoder

@@ -6,7 +6,7 @@ A reset goes back to the last checkpoint: all units and positions are dropped fr
 The takeover reads the position of each participant, which fences what is still under way, and publishes what is pending.
 
 A reset to the initial state begins with a commit of each partition that sets it back to the beginning of its log. The takeover
-does the remainder (guardian/initial_state.py).
+does the remainder (guardian/takeover.py).
 """
 
 import logging

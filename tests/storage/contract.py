@@ -13,7 +13,7 @@ from harness.examples import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from guardian.initial_state import begin_initial_state, end_initial_state, is_unfinished
+from guardian.takeover import begin_initial_state, end_initial_state, is_unfinished
 from resequencer.errors import OwnershipLost
 from resequencer.record import Partition
 from resequencer.storage_port import Commit, PartitionStore, Pending, Snapshot, StashEntry, Storage, UnitChange, WaitKind, Waits
