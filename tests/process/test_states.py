@@ -62,7 +62,7 @@ NOTHING_YET = [
     "process N since T, reported at T",
     "units: 0 active, 0 waiting with 0 stashed envelopes",
     "records 0, handled 0, duplicates 0, released units 0, dead letters 0",
-    "notifications 0: ",
+    "notifications 0",
 ]
 
 
