@@ -23,7 +23,7 @@ CAN_BUILD_JMS := { $(BIN)/python -c 'import proton' 2>/dev/null || { command -v 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-jms demo demo-delivery run start stop restart logs servers servers-stop simulate verify status units dead-letters orders delivery groups region sink console lookups audit archive archive-topics check-configuration check test nightly faults fuzz soak lint format bench clean
+.PHONY: help setup setup-jms demo demo-delivery run start stop restart logs servers servers-status servers-stop simulate verify status units dead-letters orders delivery groups region sink console lookups audit archive archive-topics check-configuration check test nightly faults fuzz soak lint format bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^##@ / { print (n++ ? "\n" : "") substr($$0, 5) } /^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +44,9 @@ verify: $(RUNTIME) ## compare the output of CONF with what the simulator expects
 
 servers: $(RUNTIME) ## start Kafka, Redis, Infinispan, PostgreSQL, Artemis and a receiver of notifications on loopback; data and logs in run/servers
 	@$(BIN)/python -m servers start
+
+servers-status: $(RUNTIME) ## say which of these servers run, and where
+	@$(BIN)/python -m servers status
 
 servers-stop: $(RUNTIME) ## stop these servers; their data stays
 	@$(BIN)/python -m servers stop

@@ -1,5 +1,6 @@
 """One server of each kind in a directory, for users: started by `make servers`, and configured by `conf/local.conf`."""
 
+import json
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,10 +11,11 @@ from servers.artemis import ArtemisServer, ArtemisSettings
 from servers.infinispan import InfinispanServer, InfinispanSettings
 from servers.kafka import KafkaServer, KafkaSettings
 from servers.postgresql import PostgresqlServer, find_postgresql
+from servers.process import Process
 from servers.programs import find_java, get_jars
 from servers.receiver import ReceiverServer
 from servers.redis import RedisServer, find_redis
-from servers.server import LOOPBACK, Server, ServersError, forget_taken_ports, stop_all
+from servers.server import LOOPBACK, PORTS_FILE, PROCESS, Server, ServersError, forget_taken_ports, is_free, stop_all
 
 PORTS = {
     "kafka": 9092,
@@ -96,8 +98,10 @@ payment-status-notification {{
 """
 
 
-def start_local(directory: Path, say: Callable[[str], None]) -> None:
+def start_local(directory: Path, say: Callable[[str], None]) -> bool:
     """Start the servers that do not run, create missing topics, and write the addresses. `say` gets a line per server.
+
+    Return True: all of them run.
 
     Raises:
         ServersError: A program is missing, and no server was started; or some server did not start, while the others run.
@@ -124,12 +128,31 @@ def start_local(directory: Path, say: Callable[[str], None]) -> None:
             (directory / name).write_text(addresses.format(kafka=kafka.bootstrap, mqtt=artemis.mqtt_url, **urls))
         if moved:
             say(f"new address, because another process has the old port: {', '.join(moved)}. Restart the programs that use it")
+    return True
 
 
-def stop_local(directory: Path, say: Callable[[str], None]) -> None:
-    """Stop the running servers; data, logs and the addresses stay."""
+def stop_local(directory: Path, say: Callable[[str], None]) -> bool:
+    """Stop the running servers; data, logs and the addresses stay. Return True: none runs."""
     stopped = stop_all(directory)
     say(f"stopped: {', '.join(stopped)}" if stopped else f"no server runs in {directory}")
+    return True
+
+
+def tell_local(directory: Path, say: Callable[[str], None]) -> bool:
+    """Say of each server whether it runs, and where. Return whether all of them run and listen."""
+    listening = [_listens(directory / name, say) for name in _NAMES]
+    return all(listening)
+
+
+def _listens(directory: Path, say: Callable[[str], None]) -> bool:
+    name, process = directory.name, Process.read(directory / PROCESS)
+    if process is None:
+        say(f"{name:10} does not run")
+        return False
+    port = json.loads((directory / PORTS_FILE).read_bytes())[name]
+    listens = not is_free(port)
+    say(f"{name:10} {'runs' if listens else 'is starting'} on {LOOPBACK}:{port}; data and log: {os.path.relpath(directory)}")
+    return listens
 
 
 def _start_together(servers: list[Server], say: Callable[[str], None]) -> None:

@@ -101,7 +101,9 @@ PROCESS = "process.json"
 DATA = "data"
 """The name of a server's data in its directory: a directory, or a symbolic link to one that no other server uses."""
 
-_PORTS = "ports.json"
+PORTS_FILE = "ports.json"
+"""The file in the server's directory with its ports by their names."""
+
 _BEGINNING = "---- started by us ----"
 
 
@@ -121,7 +123,7 @@ class Server(ABC):
         self.directory = directory.absolute()
         self.directory.mkdir(parents=True, exist_ok=True)
         self.log = self.directory / "server.log"
-        self._ports_file = self.directory / _PORTS
+        self._ports_file = self.directory / PORTS_FILE
         with locked(self.directory / "lock"):
             self.ports = self._chosen_ports(wanted or {})
 
@@ -231,7 +233,7 @@ def forget_taken_ports(directory: Path) -> bool:
     A running server keeps its ports, since its users know the address.
     """
     with locked(directory / "lock"):
-        ports = directory / _PORTS
+        ports = directory / PORTS_FILE
         if Process.read(directory / PROCESS) is not None or not ports.exists():
             return False
         is_taken = not all(is_free(port) for port in json.loads(ports.read_bytes()).values())

@@ -153,13 +153,15 @@ def kafka_is_usable(configuration: Configuration) -> Sequence[str]:
         preflight_sink,
     )
 
+    # Of fixed partitions the configuration itself says that there are too few.
+    workers = 1 if configuration.ingress.kafka_partitions else configuration.worker_count
     if not is_region(configuration):
-        return preflight(kafka_settings(configuration))
+        return preflight(kafka_settings(configuration), workers)
     problems: list[Exception] = []
     notes: Sequence[str] = ()
     try:
         if is_source:
-            notes = preflight(kafka_source_settings(configuration))
+            notes = preflight(kafka_source_settings(configuration), workers)
     except (ExceptionGroup, ResequencerError) as error:
         problems += _each(error)
     try:

@@ -81,7 +81,7 @@ def group_line(group: GroupView) -> str:
     statuses = ", ".join(f"{each.status} {each.count}" for each in group.statuses)
     parts = [
         f"{group.key}  {group.message_id} of {group.initiating_party}  {group.state.value}",
-        f"{group.final} of {of} final: {statuses}",
+        f"{group.final} of {of} final{f': {statuses}' if statuses else ''}",
         f"since {instant_text(group.first_at)}, {counted(group.reports, 'report')}",
         *group.problems,
     ]

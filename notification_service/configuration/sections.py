@@ -185,7 +185,7 @@ class RecordsArchive(msgspec.Struct, frozen=True):
 class Resequencers(ResequencerSettings, frozen=True, kw_only=True):
     """The settings of units, and others of the same section. `strategy` may be `package.module:Class`."""
 
-    storage_type: Annotated[StorageType, Key(Choice((*StorageType, "cache")))]
+    storage_type: Annotated[StorageType, Key(Choice((*StorageType, "cache"), remark="cache is another name for infinispan"))]
     strategy: Annotated[str, Key(Choice(tuple(STRATEGIES), "Class"))]
     first_sequence: Annotated[int | None, Key(FirstNumber())]
     required_parts: Annotated[tuple[str, ...], Key(Names('a list of different names, such as ["order.created"]'))]

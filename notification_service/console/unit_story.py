@@ -314,7 +314,11 @@ def _order_happenings(story: UnitStory) -> Iterator[tuple[Instant, str, str]]:
         verb = "proposed" if each.state in _PROPOSALS else "ordered"
         yield instant_of(each.at), "order", f"{each.order} {verb} by {each.by}: {each.because}"
         if each.ended_at is not None:
-            yield instant_of(each.ended_at), "outcome", f"{each.order}: {each.result_or_state}: {each.text or ''}"
+            yield (
+                instant_of(each.ended_at),
+                "outcome",
+                f"{each.order}: {each.result_or_state}{f': {each.text}' if each.text else ''}",
+            )
 
 
 def _find_instant(text: str | None) -> Instant | None:

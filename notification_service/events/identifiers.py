@@ -1,6 +1,7 @@
 """The rules for ids that name units, flows and envelopes (docs/contract.md, section 5)."""
 
 import re
+from contextlib import suppress
 from hashlib import blake2b
 
 MAX_LENGTH = 256
@@ -24,7 +25,12 @@ def find_id_flaw(identifier: str) -> str | None:
 
 
 def shown(value: str | bytes) -> str:
-    """Return a value for an error text: its beginning, quoted, on one line, with unprintable characters escaped."""
+    """Return a value for an error text: its beginning, quoted, on one line, with unprintable characters escaped.
+
+    Bytes that are UTF-8 are shown as their text.
+    """
+    with suppress(UnicodeDecodeError):
+        value = value if isinstance(value, str) else value.decode()
     return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}…"
 
 

@@ -83,7 +83,7 @@ def _metrics(service: ServiceReport) -> Iterator[str]:
         f"released units {counts.get('released_units', 0)}, dead letters {sum(report.dead_letters.values())}"
     )
     by_status = ", ".join(f"{name} {count}" for name, count in sorted(report.notifications.items()))
-    yield f"notifications {sum(report.notifications.values())}: {by_status}"
+    yield f"notifications {sum(report.notifications.values())}{f': {by_status}' if by_status else ''}"
     if report.calls is not None:
         yield from _calls(report.calls, counts.get("timeouts", 0))
     if pending:

@@ -63,14 +63,15 @@ def translated(server: str) -> Iterator[None]:
 
 
 def _meaning(server: str, error: exceptions.RedisError) -> StorageRefused | StorageUnavailable:
+    text = str(error).rstrip(".")  # Some of the client's texts are sentences, and all of ours go on behind them.
     code = "NOPERM" if _FORBIDDEN_IN_SCRIPT in str(error) else error.status_code or str(error).partition(" ")[0]
     if code in _GOES_AWAY:
-        return StorageUnavailable(f"{server}: {error}; {_GOES_AWAY[code]}")
+        return StorageUnavailable(f"{server}: {text}; {_GOES_AWAY[code]}")
     remedy = _find_remedy(code, error)
     if remedy is None and isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError):
-        return StorageUnavailable(f"{server}: {error}")
+        return StorageUnavailable(f"{server}: {text}")
     kind = StorageWithheld if remedy in (_LOGIN, _RIGHTS) else StorageRefused
-    return kind(server, f"{error}; {remedy or 'this answer is not expected of a Redis server from version 6.2 on'}")
+    return kind(server, f"{text}; {remedy or 'this answer is not expected of a Redis server from version 6.2 on'}")
 
 
 def _find_remedy(code: str, error: exceptions.RedisError) -> str | None:

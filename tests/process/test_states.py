@@ -63,7 +63,7 @@ NOTHING_YET = [
     "units: 0 active, 0 waiting with 0 stashed envelopes",
     "counts since T",
     "records 0, handled 0, duplicates 0, released units 0, dead letters 0",
-    "notifications 0: ",
+    "notifications 0",
 ]
 
 

@@ -70,7 +70,12 @@ def test_the_servers_run_until_they_are_stopped_and_local_conf_finds_them(direct
     assert again.returncode == 0
     assert again.stdout.count("was running already") == 6
 
+    running = order("status", directory)
+    assert (running.returncode, running.stdout.count(" runs on ")) == (0, 6), running.stdout
     RedisServer(directory / "run" / "servers" / "redis").kill()
+    running = order("status", directory)
+    assert (running.returncode, running.stdout.count(" runs on ")) == (1, 5), running.stdout
+    assert "redis      does not run\n" in running.stdout
     after = order("start", directory)
     assert after.returncode == 0, after.stderr
     assert "new address" not in after.stdout
@@ -79,6 +84,7 @@ def test_the_servers_run_until_they_are_stopped_and_local_conf_finds_them(direct
     stopped = order("stop", directory)
     assert stopped.stdout == "stopped: artemis, infinispan, kafka, postgresql, receiver, redis\n"
     assert order("stop", directory).stdout == "no server runs in run/servers\n"
+    assert order("status", directory).stdout.count("does not run") == 6
 
 
 def test_without_java_nothing_is_started_and_the_remedy_is_said(directory: Path) -> None:

@@ -16,6 +16,7 @@ from notification_service.connectors.kafka.log_reader import LogReader
 from notification_service.connectors.kafka.region import loses_markers
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topics import Right, Topics, open_admin
+from resequencer.printable import counted
 from resequencer.record import Partition
 
 _GRACE_SECONDS = 1
@@ -23,8 +24,8 @@ _GRACE_SECONDS = 1
 _LOOK_SECONDS = 0.2
 
 
-def preflight(settings: KafkaSettings) -> Sequence[str]:
-    """Check topics, rights and positions; return notes for the operator, one sentence each.
+def preflight(settings: KafkaSettings, workers: int = 1) -> Sequence[str]:
+    """Check topics, rights and positions; return notes for the operator, one sentence each. `workers` share the partitions out.
 
     Raises:
         ExceptionGroup: Topics or rights are missing; it holds one TransportWithheld for each.
@@ -32,7 +33,7 @@ def preflight(settings: KafkaSettings) -> Sequence[str]:
     """
     topics, log = Topics(settings), LogReader(settings)
     try:
-        return _preflight(topics, log, settings)
+        return _preflight(topics, log, settings, workers)
     except NotLetIn as error:
         if not str(settings.consumer.get("security_protocol", "")).startswith("SASL"):
             raise
@@ -86,7 +87,7 @@ def preflight_sink(settings: KafkaSettings) -> None:
         raise ExceptionGroup("withheld", withheld)
 
 
-def _preflight(topics: Topics, log: LogReader, settings: KafkaSettings) -> Sequence[str]:
+def _preflight(topics: Topics, log: LogReader, settings: KafkaSettings, workers: int) -> Sequence[str]:
     withheld = [*_topics_withheld(topics), *group_withheld(settings), *transactions_withheld(topics)]
     if withheld:
         raise ExceptionGroup("withheld", withheld)
@@ -99,7 +100,12 @@ def _preflight(topics: Topics, log: LogReader, settings: KafkaSettings) -> Seque
             position = log.position(each, None)
             if position is not None:
                 topic.position(each, position)
-    return topic.notes
+    spare = workers - len(partitions)
+    if spare <= 0:
+        return topic.notes
+    idle = f"{counted(spare, 'worker')} {'is' if spare == 1 else 'are'} on standby"
+    few = f"topic {settings.topics.input} has {counted(len(partitions), 'partition')}, and worker.count is {workers}: {idle}"
+    return (*topic.notes, f"{few}. Give it more partitions, or lower worker.count")
 
 
 def _topics_withheld(topics: Topics) -> list[TransportWithheld]:

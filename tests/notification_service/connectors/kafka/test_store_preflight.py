@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from notification_service.connectors.kafka.preflight import preflight_store
+from notification_service.connectors.kafka.preflight import preflight, preflight_store
 from notification_service.connectors.kafka.settings import KafkaSettings
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
@@ -69,3 +69,10 @@ def test_an_output_that_does_not_exist_is_refused_unless_the_worker_makes_it(sta
     mistyped = replace(settings, topics=replace(settings.topics, **{which: "mistyped"}))
     assert any("topic mistyped: this output topic does not exist" in each for each in refusals(stage, mistyped))
     assert preflight_store(mistyped, [mistyped.topics.values, "mistyped"]) == []
+
+
+def test_more_workers_than_the_input_has_partitions_are_noted(stage: KafkaStage) -> None:
+    topic = stage.settings().topics.input
+    assert not preflight(stage.settings(), 2)
+    (note,) = preflight(stage.settings(), 3)
+    assert note.startswith(f"topic {topic} has 2 partitions, and worker.count is 3: 1 worker is on standby. ")
