@@ -286,11 +286,12 @@ class Cycle:
             self.orders_problem = f"orders are not read at the moment: {error}"
             self._tools.problem_log.note("orders", self.orders_problem, now, {})
             return {}
-        self.orders_problem, rules = None, OrderRules(self._settings.approval, self._storage.is_durable)
+        settings = self._settings
+        self.orders_problem, rules = None, OrderRules(settings.approval, self._storage.is_durable, settings.backlog_wait_ms)
         taken: dict[Partition, TakenOrders] = {}
         for name in batches.keys() & owned.keys():
-            has_backlog = owned[name].read_to < ends.get(name, owned[name].read_to)
-            taken[name] = take_orders(owned[name].orders, batches[name], rules, now, has_backlog=has_backlog)
+            unread_to = ends[name] if owned[name].read_to < ends.get(name, 0) else None
+            taken[name] = take_orders(owned[name].orders, batches[name], rules, now, unread_to=unread_to)
         return taken
 
     def _decide(

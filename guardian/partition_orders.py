@@ -99,10 +99,14 @@ _NONE = PartitionOrders()
 
 
 class OrderRules(msgspec.Struct, frozen=True):
-    """Which kinds need a second person, and whether the storage is durable: without that, no order for a unit is accepted."""
+    """Which kinds need a second person, and whether the storage is durable: without that, no order for a unit is accepted.
+
+    An order waits for unread records for `backlog_wait_ms` at most.
+    """
 
     approval: frozenset[OrderKind] = frozenset()
     is_durable: bool = True
+    backlog_wait_ms: int = 600_000
 
 
 class TakenOrders(NamedTuple):
@@ -113,8 +117,13 @@ class TakenOrders(NamedTuple):
     outcomes: Sequence[OrderOutcome]
 
 
-def take_orders(before: PartitionOrders, batch: OrderBatch, rules: OrderRules, now: Instant, *, has_backlog: bool) -> TakenOrders:
-    """Read the records of a batch in order. Proposals and rejections have no outcome. The first decision on an id counts."""
+def take_orders(
+    before: PartitionOrders, batch: OrderBatch, rules: OrderRules, now: Instant, *, unread_to: int | None = None
+) -> TakenOrders:
+    """Read the records of a batch in order. Proposals and rejections have no outcome. The first decision on an id counts.
+
+    `unread_to` is where the log of the partition ends, None if all of it was read. In a paused partition no order waits for that.
+    """
     after, outcomes = replace(before, next_offset=batch.next_offset), list[OrderOutcome]()
     of_units: defaultdict[str, list[Ordered]] = defaultdict(list)
     for record in batch.records:
@@ -131,7 +140,8 @@ def take_orders(before: PartitionOrders, batch: OrderBatch, rules: OrderRules, n
         if refusal is not None:
             outcomes.append(_outcome(order, record, *refusal, now))
         elif order.unit is not None and not order.kind.is_of_partition:
-            of_units[order.unit].append(Ordered(order, record.offset, has_backlog))
+            until = None if after.is_paused else now + rules.backlog_wait_ms
+            of_units[order.unit].append(Ordered(order, record.offset, now, unread_to, until))
         else:
             after, ended = _execute(after, order, now)
             outcomes.append(_outcome(order, record, *ended, now))

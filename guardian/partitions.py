@@ -53,9 +53,10 @@ class CycleSettings(msgspec.Struct, frozen=True):
     the partition is not read. None means no limit: a list that grows too large is left out instead.
 
     A unit in which nothing waits is kept for `retention_ms` of its partition's caught-up clock. `portion_bytes` is the most that
-    is published at once. Orders of the kinds in `approval` need a second person. A position that moves without output is
-    published every `acknowledge_every_ms`; 0: as soon as it moves. With `takes_whole_batches` a poll asks for `batch_size`
-    records, however long their turns take; else for as many as take a second.
+    is published at once. Orders of the kinds in `approval` need a second person; one that waits for unread records does so for
+    `backlog_wait_ms` at most. A position that moves without output is published every `acknowledge_every_ms`; 0: as soon as it
+    moves. With `takes_whole_batches` a poll asks for `batch_size` records, however long their turns take; else for as many as
+    take a second.
 
     `events` names the format of the events, as stored states carry it. `mapping` has the places that it maps, by field, as the
     query of a URL has them: with these a refusal says what changed. What is stored with the format `replaced_events` is taken
@@ -71,6 +72,7 @@ class CycleSettings(msgspec.Struct, frozen=True):
     retention_ms: int = 4 * 3_600_000
     portion_bytes: int = 16 << 20
     approval: frozenset[OrderKind] = frozenset()
+    backlog_wait_ms: int = 600_000
     acknowledge_every_ms: int = 1_000
     takes_whole_batches: bool = False
     region: RegionLimits = RegionLimits()

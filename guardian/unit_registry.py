@@ -16,7 +16,7 @@ from resequencer.order import LONGEST_HOLD_MS
 from resequencer.record import Partition
 from resequencer.storage_port import WaitKind, Waits
 from resequencer.turn.turn import Turn
-from resequencer.unit import Wake
+from resequencer.unit import Ordered, Wake
 
 _EVICTED_PART = 0.9
 """A worker's stash that exceeds its bound is reduced to this part of it, so that the next envelope does not exceed it again."""
@@ -27,7 +27,7 @@ _LOADED_PART = 0.125
 _DEADLINE = WaitKind.DEADLINE
 """Named once: to read a member of an enumeration takes as long as five attributes, and this is asked after each turn."""
 
-_WAKES = {WaitKind.RETRY: Wake.RETRY, WaitKind.HELD: Wake.HOLD_OVER}
+_WAKES = {WaitKind.RETRY: Wake.RETRY, WaitKind.HELD: Wake.HOLD_OVER, WaitKind.ORDERED: Wake.HOLD_OVER}
 """The kinds of waits that wake their unit as soon as they are due."""
 
 _WITHOUT_TIMER = (WaitKind.REMAINDER, WaitKind.CALL)
@@ -98,6 +98,8 @@ class UnitRegistry:
         self._pauses: dict[Partition, Pauses] = {}
         # The units that stash more than their bound while their handler is called.
         self._crowded: dict[UnitKey, None] = {}
+        # The units in which an order waits, with the offset up to which their partition must be read before. Few have one.
+        self._ordered: dict[UnitKey, int] = {}
         self.waits: dict[UnitKey, Waits] = {}
         self.stashed = 0
         self.held = 0
@@ -225,6 +227,7 @@ class UnitRegistry:
             self._set_timer(key, waits)
             return
         self._note_answered(turn, known, now)
+        self._note_ordered(key, turn.unit.waiting_order)
         self._remember(key, waits)
         self._note_try(key, known, waits, now)
         if waits is None:
@@ -236,6 +239,12 @@ class UnitRegistry:
             self._arm(key, waits, has_output=turn.output_bytes > 0)
             if self._settings.can_reload and waits.kind is WaitKind.DEPENDENCY and self._is_heavy(waits):
                 self._over.append(key)
+
+    def _note_ordered(self, key: UnitKey, order: Ordered | None) -> None:
+        if order is not None and order.unread_to is not None:
+            self._ordered[key] = order.unread_to
+        elif self._ordered:
+            self._ordered.pop(key, None)
 
     def _note_answered(self, turn: Turn, known: Waits | None, now: Instant) -> None:
         """Note that a server is available if the handler has answered, although it is called for the next envelope."""
@@ -305,9 +314,11 @@ class UnitRegistry:
             else:  # The unit began to wait again, or the clock was set back, while the backlog was read.
                 self._arm(key, waits)
         wakes |= dict.fromkeys(self._dependencies.take(now, limit), Wake.RETRY)
+        executed = list(islice(self._executable(read_to), limit)) if self._ordered else ()
+        wakes |= dict.fromkeys(executed, Wake.ORDER)
         for key in to_call:
             wakes.setdefault(key, Wake.CALL)
-        self._is_behind = max(len(idle), len(due), len(caught_up)) >= limit or bool(self._over)
+        self._is_behind = max(len(idle), len(due), len(caught_up), len(executed)) >= limit or bool(self._over)
         for key in (*self._heaviest(), *self._longest_silent()):
             if self._settings.can_reload:
                 stops[key] = None
@@ -315,6 +326,13 @@ class UnitRegistry:
                 wakes.setdefault(key, Wake.BOUND)
         self._postpone_beyond_memory(wakes, now)
         return Dues(wakes, tuple(key for key in stops if key in self._active and key not in wakes))
+
+    def _executable(self, read_to: Mapping[Partition, int]) -> Iterator[UnitKey]:
+        """Yield the units whose order has waited for records that are read now; again and again until it is executed."""
+        for key, end in self._ordered.items():
+            waits = self.waits.get(key)
+            if waits is not None and waits.kind is WaitKind.ORDERED and end <= read_to.get(key.partition, -1):
+                yield key
 
     def _passivated(self, idle: Iterable[UnitKey], wakes: dict[UnitKey, Wake]) -> Iterable[UnitKey]:
         """Return the idle units that stop now; without `can_reload` they are woken first, to say what is to be stored."""
@@ -374,7 +392,7 @@ class UnitRegistry:
         if waits.kind is _DEADLINE:
             wakes_at += since - waits.since
             wakes_at = now if wakes_at > now + self._settings.longest_deadline_ms + SKEW_MS else wakes_at
-        elif waits.kind is WaitKind.HELD:
+        elif waits.kind in (WaitKind.HELD, WaitKind.ORDERED):
             wakes_at = min(wakes_at, now + LONGEST_HOLD_MS)
         elif wakes_at > latest + SKEW_MS:
             wakes_at = latest
@@ -397,6 +415,7 @@ class UnitRegistry:
         for key in [key for key in self.waits if key.partition == partition]:
             self._remember(key, None)
             self._timers.disarm(key)
+        self._ordered = {key: end for key, end in self._ordered.items() if key.partition != partition}
         self._dependencies.drop(partition)
         self._pauses.pop(partition, None)
         self._backlog.drop(partition)
@@ -414,7 +433,8 @@ class UnitRegistry:
         """Set the timer of a waiting unit.
 
         A unit with a remainder gets no timer: it waits in the queue of remainders. Nor does one whose handler is called. A
-        deadline of a paused partition gets none.
+        deadline of a paused partition gets none. A unit whose order waits for what is not known here (after a takeover) is due at
+        once, and its turn says so.
         """
         self._unfinished.note(key, waits, has_output=has_output)
         self._set_timer(key, waits)
@@ -423,6 +443,8 @@ class UnitRegistry:
         pauses = self._pauses.get(key.partition) if waits.kind is _DEADLINE else None
         if (pauses and is_paused(pauses)) or waits.kind in _WITHOUT_TIMER:
             self._timers.disarm(key)
+        elif waits.kind is WaitKind.ORDERED and key not in self._ordered:
+            self._timers.arm(key, 0)
         else:
             self._timers.arm(key, waits.wakes_at + paused_ms(pauses, waits.since) if pauses else waits.wakes_at)
 

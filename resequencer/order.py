@@ -72,6 +72,7 @@ class OrderResult(StrEnum):
     HELD_UNTIL_BOUND = "held-until-bound"
     REFUSED_CHANGED = "refused-changed"
     REFUSED_BACKLOG = "refused-backlog"
+    REFUSED_WAITING = "refused-waiting"
     REFUSED_IMPOSSIBLE = "refused-impossible"
     REFUSED_NOT_APPROVED = "refused-not-approved"
     REFUSED_DECIDED = "refused-decided"
@@ -91,7 +92,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """An order. `id` is unique. `by` names the person, `because` says why.
 
     `waits_for` and `since` are what the unit waited for and since when, as the person saw it; a release and a skip are refused if
-    they differ. `despite_backlog` allows a release while the partition has unread records. `for_ms` is the length of a hold,
+    they differ. With `despite_backlog` they wait for no unread records of the partition. `for_ms` is the length of a hold,
     `until` the new deadline of `EXTEND`, `position` the offset of the envelope that becomes a dead letter. `approved_by` is the
     second person, where one is needed. `stage` is None for an order.
     """

@@ -42,7 +42,7 @@ class WaitKind(StrEnum):
     """Why a unit must be woken. A unit with a remainder (the rest of a turn whose output budget was used up) is due at once.
 
     An operator holds a unit that is `HELD`: nothing of it is handled until the hold ends. With `CALL` a unit waits for the answer
-    of its handler.
+    of its handler. With `ORDERED` an operator's order waits until records are read; the deadline is suspended.
     """
 
     DEADLINE = "deadline"
@@ -51,6 +51,7 @@ class WaitKind(StrEnum):
     REMAINDER = "remainder"
     HELD = "held"
     CALL = "call"
+    ORDERED = "ordered"
 
 
 _AFTER_ERROR = re.compile(r"attempt \d+ of \d+, after \w*")
@@ -60,10 +61,10 @@ _AFTER_ERROR = re.compile(r"attempt \d+ of \d+, after \w*")
 class Waits(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The index fields of a unit in which something waits. They find the unit without a look at the idle units.
 
-    `wakes_at` is the instant of its deadline, next attempt or end of its hold (`kind`), or since when its handler is called.
-    `since` is when its oldest stashed envelope was stashed; of a held unit without one, when its hold began. `waits_for` is what
-    is missing, for operators (`sequence:3`), or the unavailable server (kind `dependency`). `strategy` is the strategy that wrote
-    the state.
+    `wakes_at` is the instant of its deadline, next attempt or end of its hold (`kind`), the instant until which its order may
+    wait, or since when its handler is called. `since` is when its oldest stashed envelope was stashed; of a held unit without
+    one, when its hold began. `waits_for` is what is missing, for operators (`sequence:3`), or the unavailable server (kind
+    `dependency`). `strategy` is the strategy that wrote the state.
     """
 
     wakes_at: Instant

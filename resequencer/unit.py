@@ -29,9 +29,10 @@ _EVENT_BYTES = 768
 
 class Wake(StrEnum):
     """Why a unit is woken: the retry of its head is due, the call of its head's handler can begin, its deadline has come, its
-    worker exceeds the memory bound, its last turn left a remainder, its hold is over, or it is idle and its actor is to stop.
+    worker exceeds the memory bound, its last turn left a remainder, its hold or the time of its waiting order is over, the
+    records that its order waits for were read, or it is idle and its actor is to stop.
 
-    `ORDER` is not a wake, but the cause of a release by an operator's order.
+    `ORDER` is the cause of a release by an operator's order, too.
     """
 
     RETRY = "retry"
@@ -125,14 +126,17 @@ class Hold(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ordered(msgspec.Struct, frozen=True, gc=False):
-    """An order for a unit, from the offset `order_offset` of its partition's orders log.
+    """An order for a unit, from the offset `order_offset` of its partition's orders log, which its owner read at `read_at`.
 
-    With `has_backlog` the partition has unread records, among which missing envelopes may be.
+    If the partition had unread records then, `unread_to` is where its log ended: missing envelopes may be among them. The order
+    may wait for them until `until`; with None it may not.
     """
 
     order: Order
     order_offset: int
-    has_backlog: bool = False
+    read_at: Instant = 0
+    unread_to: int | None = None
+    until: Instant | None = None
 
 
 class Undecodable(msgspec.Struct, frozen=True):
@@ -145,7 +149,8 @@ class Undecodable(msgspec.Struct, frozen=True):
 
 class Rare(msgspec.Struct, frozen=True, gc=False):
     """What nearly no unit has: a head under retry, a remainder with the queue behind it, a hold, a deadline that an order set for
-    what is stashed now, stashed records that are not decoded any more, and stored data that the next turn replaces by its own.
+    what is stashed now, stashed records that are not decoded any more, stored data that the next turn replaces by its own, and an
+    order that waits until unread records are read.
 
     `queue` has the envelopes that arrived behind a `remainder`, in order of arrival. They are taken only when the remainder is
     worked off.
@@ -158,6 +163,7 @@ class Rare(msgspec.Struct, frozen=True, gc=False):
     deadline_at: Instant | None = None
     undecodable: tuple[Undecodable, ...] = ()
     has_old_data: bool = False
+    waiting_order: Ordered | None = None
 
 
 _NOTHING_RARE = Rare()
@@ -229,6 +235,10 @@ class Unit:
     @property
     def deadline_at(self) -> Instant | None:
         return None if self.rare is None else self.rare.deadline_at
+
+    @property
+    def waiting_order(self) -> Ordered | None:
+        return None if self.rare is None else self.rare.waiting_order
 
     @property
     def undecodable(self) -> tuple[Undecodable, ...]:

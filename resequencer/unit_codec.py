@@ -17,13 +17,14 @@ from resequencer.order import OrderUnreadable, decode_order, encode_order
 from resequencer.record import Cut, Headers, Origin, Partition, Record
 from resequencer.storage_port import Snapshot, StashEntry, StorageRefused
 from resequencer.strategies.port import Strategy
-from resequencer.unit import Entry, Hold, Remainder, Retry, Undecodable, Unit, Wake, entry_of, unranked
+from resequencer.unit import Entry, Hold, Ordered, Remainder, Retry, Undecodable, Unit, Wake, entry_of, unranked
 
-FORMAT = 4
+FORMAT = 5
 """The newest version of the stored format. A newer version is refused.
 
-A unit whose handler is called has format 4; one whose events are of another format than the first has format 3, with the name of
-that; one with a hold, or with a deadline that an order set, has format 2; any other has format 1.
+A unit in which an order waits has format 5; one whose handler is called has format 4; one whose events are of another format
+than the first has format 3, with the name of that; one with a hold, or with a deadline that an order set, has format 2; any other
+has format 1.
 """
 
 Decode = Callable[[Record], Event | Refusal]
@@ -65,6 +66,14 @@ class _StoredHold(msgspec.Struct, frozen=True, array_like=True, gc=False):
     remaining_ms: int | None
 
 
+class _StoredOrder(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    order: bytes
+    order_offset: int
+    read_at: Instant
+    unread_to: int
+    until: Instant
+
+
 class _StoredUnit(msgspec.Struct, frozen=True, array_like=True, gc=False):
     format: int
     strategy: str
@@ -76,6 +85,7 @@ class _StoredUnit(msgspec.Struct, frozen=True, array_like=True, gc=False):
     hold: _StoredHold | None = None
     deadline_at: Instant | None = None
     events: str = FIRST_FORMAT
+    waiting_order: _StoredOrder | None = None
 
 
 class _StoredEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -105,8 +115,11 @@ def encode_state(unit: Unit, strategy: Strategy, events: str = FIRST_FORMAT) -> 
     retry = None if rare.retry is None else _stored_retry(rare.retry)
     fields = (strategy.name, unit.state, unit.handled, unit.gathered_to, retry)
     remainder = None if rare.remainder is None else _stored_remainder(rare.remainder, rare.queue)
-    if rare.hold is not None or rare.deadline_at is not None or unit.is_called or not is_first:
+    ordered = rare.waiting_order
+    if rare.hold is not None or rare.deadline_at is not None or ordered is not None or unit.is_called or not is_first:
         hold = None if rare.hold is None else _stored_hold(rare.hold)
+        if ordered is not None:
+            return _encode((5, *fields, remainder, hold, rare.deadline_at, events, _stored_order(ordered)))
         if unit.is_called or not is_first:
             return _encode((4 if unit.is_called else 3, *fields, remainder, hold, rare.deadline_at, events))
         return _encode((2, *fields, remainder, hold, rare.deadline_at))
@@ -129,6 +142,11 @@ def _stored_remainder(remainder: Remainder, queue: tuple[Entry, ...]) -> _Stored
 
 def _stored_hold(hold: Hold) -> _StoredHold:
     return _StoredHold(encode_order(hold.order), hold.order_offset, hold.began_at, hold.until, hold.remaining_ms)
+
+
+def _stored_order(waiting: Ordered) -> tuple[Any, ...]:
+    """Return the fields of `_StoredOrder`."""
+    return encode_order(waiting.order), waiting.order_offset, waiting.read_at, waiting.unread_to, waiting.until
 
 
 def encode_entry(stashed: Entry) -> StashEntry:
@@ -291,6 +309,8 @@ def _restore_waiting(unit: Unit, entries: list[Entry], stored: _StoredUnit) -> N
 
 
 def _restore_holding(unit: Unit, stored: _StoredUnit) -> None:
+    if stored.waiting_order is not None:
+        unit.amend(waiting_order=_ordered(stored.waiting_order))
     if stored.hold is not None or stored.deadline_at is not None:
         unit.amend(hold=None if stored.hold is None else _hold(stored.hold), deadline_at=stored.deadline_at)
 
@@ -306,6 +326,10 @@ def _remainder(stored: _StoredRemainder) -> Remainder:
 
 def _hold(stored: _StoredHold) -> Hold:
     return Hold(decode_order(stored.order), stored.order_offset, stored.began_at, stored.until, stored.remaining_ms)
+
+
+def _ordered(stored: _StoredOrder) -> Ordered:
+    return Ordered(decode_order(stored.order), stored.order_offset, stored.read_at, stored.unread_to, stored.until)
 
 
 def _fields_of(retry: Retry | _StoredRetry) -> tuple[Any, ...]:

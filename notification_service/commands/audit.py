@@ -193,6 +193,7 @@ def audit_settings(configuration: Configuration, settled: dict[int, int]) -> "Au
         final_statuses=configuration.aggregation.final_statuses,
         events=configuration.ingress.events,
         passes_through=passes_through,
+        backlog_wait_ms=configuration.orders.backlog_wait_ms,
     )
 
 

@@ -298,6 +298,7 @@ def _read_log(configuration: Configuration) -> OrdersLog:
             {each: source.bounds(each).start for each in partitions},
             [(each, record) for each in partitions for record in source.find_without_outcome(each)],
             now,
+            configuration.orders.backlog_wait_ms,
         )
 
 

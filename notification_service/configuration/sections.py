@@ -156,12 +156,16 @@ class Notifications(msgspec.Struct, frozen=True):
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """Where operators' orders are given and their outcomes published. The topics are for transport kafka."""
+    """Where operators' orders are given and their outcomes published. The topics are for transport kafka.
+
+    A release or a skip waits for unread records for `backlog_wait_ms` at most.
+    """
 
     is_enabled: Annotated[bool, Key(Switch(), "enabled")]
     topic: Annotated[str, Key(TopicName())]
     outcomes_topic: Annotated[str, Key(TopicName())]
     directory: Annotated[Path, Key(FilePath("<run-directory>/orders"), "file.directory")]
+    backlog_wait_ms: Annotated[int, Key(Duration("1s", "24h"))]
 
 
 class Lookup(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import msgspec
 
 from guardian.headers import ORDER_PARTITION, POSSIBLE_DUPLICATE, texts_of
 from resequencer.clock import Instant
-from resequencer.order import Order, OrderKind, OrderOutcome, OrderResult, OrderUnreadable, decode_outcome
+from resequencer.order import PROPOSAL_MS, Order, OrderKind, OrderOutcome, OrderResult, OrderUnreadable, decode_outcome
 from resequencer.record import Headers, Partition
 
 ORDER_WITHOUT_OUTCOME = "order without an outcome"
@@ -23,7 +23,7 @@ _ONCE = frozenset({OrderKind.RELEASE, OrderKind.SKIP, OrderKind.DEAD_LETTER})
 """These orders cannot be done again: the first time changes what they ask for."""
 
 _GRACE_MS = 60_000
-"""A hold begins when its order is executed, which is after the order was given."""
+"""A hold or a wait begins when its order is read, which is after the order was given."""
 
 Place = tuple[Partition, int]
 """The partition of an order, and its offset in the partition's orders log."""
@@ -106,12 +106,19 @@ def find_deviations(
             yield OrderDeviation(ORDER_EXECUTED_TWICE, place, first.order.unit, what)
 
 
-def may_last(order: Order | None, now: Instant) -> bool:
-    """Return whether the order is a hold whose time may not be over. It has no outcome before its end."""
-    if order is None or order.kind is not OrderKind.HOLD:
+def may_last(order: Order | None, now: Instant, backlog_wait_ms: int) -> bool:
+    """Return whether the order may be in force or wait without an outcome.
+
+    A hold has its outcome at its end. A release or a skip may wait for unread records for `backlog_wait_ms`.
+    """
+    if order is None:
         return False
-    assert order.for_ms is not None, "a hold has a time"
-    return now <= order.at + order.for_ms + _GRACE_MS
+    waits = order.kind in (OrderKind.RELEASE, OrderKind.SKIP) and not order.despite_backlog
+    longest_ms = order.for_ms or 0 if order.kind is OrderKind.HOLD else backlog_wait_ms if waits else None
+    if longest_ms is None:
+        return False
+    # The instant of an approved order is that of its proposal.
+    return now <= order.at + longest_ms + _GRACE_MS + (0 if order.approved_by is None else PROPOSAL_MS)
 
 
 def name_order(order: Order | None) -> str:

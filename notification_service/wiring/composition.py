@@ -174,6 +174,7 @@ def compose(
         done_characters=MAX_CHARACTERS if configuration.ingress.transport is TransportType.KAFKA else None,
         retention_ms=resequencer.retention_ms,
         approval=frozenset(each for each in OrderKind if each in configuration.http.approval),
+        backlog_wait_ms=configuration.orders.backlog_wait_ms,
         # A queue hands out only a window of messages that are not acknowledged.
         acknowledge_every_ms=0 if configuration.ingress.transport is TransportType.JMS else resequencer.acknowledge_every_ms,
         region=_region_limits(configuration),

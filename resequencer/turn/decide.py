@@ -16,7 +16,7 @@ from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import PermanentError
 from resequencer.event import Event
 from resequencer.storage_port import UnitChange
-from resequencer.turn.orders import carry_out, end_hold_in_time
+from resequencer.turn.orders import carry_out, check_waiting_order, end_hold_in_time, execute_waiting_order
 from resequencer.turn.release import call_again, is_beyond_bound, keep_bound, release, resume, take_up, try_again
 from resequencer.turn.turn import Turn, TurnContext
 from resequencer.turn.waits import find_learned_wait_ms, find_waits
@@ -117,6 +117,8 @@ def wake(turn: Turn, kind: Wake) -> None:
         call_again(turn)
     elif kind is Wake.HOLD_OVER:
         end_hold_in_time(turn)
+    elif kind is Wake.ORDER:
+        execute_waiting_order(turn)
     elif kind is not Wake.REMAINDER:
         release(turn, kind)
 
@@ -124,6 +126,8 @@ def wake(turn: Turn, kind: Wake) -> None:
 def end(turn: Turn) -> None:
     """Say what is to be stored, and when the unit must be woken."""
     unit = turn.unit
+    if unit.rare is not None and unit.rare.waiting_order is not None:
+        check_waiting_order(turn, unit.rare.waiting_order)
     if unit.rare is not None and turn.is_changed and not unit.stash:
         unit.amend(deadline_at=None)
     turn.waits = find_waits(turn) if unit.stash or unit.rare is not None else None

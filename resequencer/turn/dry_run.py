@@ -63,7 +63,7 @@ def dry_run_order(unit: Unit, order: Order, context: TurnContext) -> DryRunResul
         return None
     turn = Turn(unit.copy(), context, 0)
     try:
-        execute(turn, Ordered(order, 0, has_backlog=False))
+        execute(turn, Ordered(order, 0))
     except Exception:  # noqa: BLE001 - A user's own strategy failed, and so did the order.
         return None
     return _result(turn) if turn.is_changed else None

@@ -1,7 +1,9 @@
 """An operator's orders in the turn of a unit: each is executed or refused, and has one outcome.
 
 The precondition of a release and a skip is what the person saw: what the unit waits for, and since when. So an order that was
-given twice, or that comes after the unit has changed, has no second effect.
+given twice, or that comes after the unit has changed, has no second effect. While its partition has unread records, among which
+the missing envelope may be, such an order waits in the unit: it is stored with it, until the records are read, its precondition
+fails, or its time is over.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,9 +11,9 @@ from typing import NamedTuple
 
 from resequencer.clock import instant_text
 from resequencer.errors import DeadLetterOrdered, PermanentError
-from resequencer.order import LONGEST_HOLD_MS, OrderKind, OrderOutcome, OrderResult
+from resequencer.order import LONGEST_HOLD_MS, Order, OrderKind, OrderOutcome, OrderResult
 from resequencer.printable import counted
-from resequencer.storage_port import WaitKind
+from resequencer.storage_port import WaitKind, Waits
 from resequencer.turn.release import release, try_again, unstash_all
 from resequencer.turn.turn import Turn
 from resequencer.turn.waits import begin_hold, deadline_at, end_hold, find_waits
@@ -26,10 +28,52 @@ class Ended(NamedTuple):
 
 
 def carry_out(turn: Turn, ordered: Ordered) -> None:
-    """Execute an order, or refuse it, and report the outcome. The outcome of a hold is reported when the hold ends."""
-    ended = _find_refusal(turn, ordered) or execute(turn, ordered)
+    """Execute an order, or refuse it, and report the outcome; or keep it in the unit until unread records are read.
+
+    The outcome of a hold is reported when the hold ends.
+    """
+    ended = _find_refusal(turn, ordered)
+    if ended is None and _must_wait(ordered):
+        turn.unit.amend(waiting_order=ordered)
+        turn.is_changed = True
+        return
+    ended = ended or execute(turn, ordered)
     if ended is not None:
         report(turn, ordered, ended)
+
+
+def execute_waiting_order(turn: Turn) -> None:
+    """Execute the order that waits in the unit, because the records are read for which it waited.
+
+    If its precondition fails, it is refused. No effect while nothing can be released: under a retry, a call or a remainder.
+    """
+    waiting, waits = turn.unit.waiting_order, find_waits(turn)
+    if waiting is None or waits is None or waits.kind is not WaitKind.ORDERED:
+        return
+    changed = _find_change(waits, waiting.order)
+    turn.unit.amend(waiting_order=None)
+    end_waiting_order(turn, waiting, changed or execute(turn, waiting))
+
+
+def check_waiting_order(turn: Turn, waiting: Ordered) -> None:
+    """End the order that waits in the unit if the unit has changed, or if its time is over."""
+    waits = find_waits(turn)
+    if waits is None:
+        text = "the missing envelopes came, or were given up, while the order waited: nothing waits in this unit any more"
+        end_waiting_order(turn, waiting, Ended(OrderResult.REFUSED_CHANGED, text))
+    elif waits.kind is WaitKind.ORDERED and (changed := _find_change(waits, waiting.order)) is not None:
+        end_waiting_order(turn, waiting, changed)
+    # An order that may wait too long began to wait by a clock that was ahead.
+    elif waits.kind is not WaitKind.REMAINDER and not 0 < (waiting.until or 0) - turn.now <= LONGEST_HOLD_MS:
+        end_waiting_order(turn, waiting, _too_late(turn, waiting, waits))
+
+
+def end_waiting_order(turn: Turn, waiting: Ordered, ended: Ended | None) -> None:
+    """Take the order that waits out of the unit, and report its outcome."""
+    turn.unit.amend(waiting_order=None)
+    turn.is_changed = True
+    if ended is not None:
+        report(turn, waiting, ended)
 
 
 def report(turn: Turn, ordered: Ordered, ended: Ended) -> None:
@@ -57,11 +101,16 @@ def execute(turn: Turn, ordered: Ordered) -> Ended | None:
 
 
 def _find_refusal(turn: Turn, ordered: Ordered) -> Ended | None:
+    is_release = ordered.order.kind in (OrderKind.RELEASE, OrderKind.SKIP)
     if not turn.is_changed and turn.unit.is_like_new(turn.strategy.initial(), turn.context.data_handler.empty):
         return _impossible("this unit is not known here: nothing of it waits or is remembered")
+    waiting = turn.unit.waiting_order
+    if waiting is not None and not (is_release and ordered.order.despite_backlog):
+        text = f"the {waiting.order.kind.value} ordered by {waiting.order.by} waits until unread records are read"
+        return Ended(OrderResult.REFUSED_WAITING, text)
     if turn.unit.remainder is not None:
         return Ended(OrderResult.REFUSED_CHANGED, "the unit is being released; look at it again")
-    return _refuse_changed(turn, ordered) if ordered.order.kind in (OrderKind.RELEASE, OrderKind.SKIP) else None
+    return _refuse_changed(turn, ordered) if is_release else None
 
 
 def _release(turn: Turn, ordered: Ordered) -> Ended:
@@ -173,17 +222,40 @@ _EXECUTIONS: Mapping[OrderKind, Callable[[Turn, Ordered], Ended | None]] = {
 
 def _refuse_changed(turn: Turn, ordered: Ordered) -> Ended | None:
     """Return why a release or a skip is refused, None if it is not."""
-    order, waits = ordered.order, find_waits(turn)
+    waits = find_waits(turn)
     if waits is None:
         return Ended(OrderResult.REFUSED_CHANGED, "nothing waits in this unit any more")
-    if order.waits_for not in (waits.waits_for, waits.shown_waits_for) or waits.since != order.since:
-        return Ended(OrderResult.REFUSED_CHANGED, f"it waits for {waits.shown_waits_for} since {instant_text(waits.since)} now")
-    if waits.kind is not WaitKind.DEADLINE:
+    changed = _find_change(waits, ordered.order)
+    if changed is not None:
+        return changed
+    if waits.kind not in (WaitKind.DEADLINE, WaitKind.ORDERED):
         return _impossible(_what_instead(turn))
-    if ordered.has_backlog and not order.despite_backlog:
-        text = "the partition has unread records, among which the missing envelope may be; wait, or order it despite the backlog"
-        return Ended(OrderResult.REFUSED_BACKLOG, text)
+    if _must_wait(ordered) and ordered.until is None:
+        text = "the partition is paused, and has unread records, among which the missing envelope may be"
+        return Ended(OrderResult.REFUSED_BACKLOG, f"{text}; resume it, or order it despite the backlog")
     return None
+
+
+def _find_change(waits: Waits, order: Order) -> Ended | None:
+    """Return that the unit does not wait any more for what the person saw, None if it does."""
+    if order.waits_for in (waits.waits_for, waits.shown_waits_for) and waits.since == order.since:
+        return None
+    return Ended(OrderResult.REFUSED_CHANGED, f"it waits for {waits.shown_waits_for} since {instant_text(waits.since)} now")
+
+
+def _must_wait(ordered: Ordered) -> bool:
+    """Whether the order must not be executed before unread records are read."""
+    order = ordered.order
+    is_release = order.kind in (OrderKind.RELEASE, OrderKind.SKIP)
+    return is_release and ordered.unread_to is not None and not order.despite_backlog
+
+
+def _too_late(turn: Turn, waiting: Ordered, waits: Waits) -> Ended:
+    """Return the outcome of an order whose time is over."""
+    if waits.kind is not WaitKind.ORDERED:
+        return _impossible(_what_instead(turn))
+    text = f"the records up to offset {waiting.unread_to}, among which the missing envelope may be, were not read in time"
+    return Ended(OrderResult.REFUSED_BACKLOG, f"{text}; order it again, or despite the backlog")
 
 
 def _what_instead(turn: Turn) -> str:

@@ -5,7 +5,7 @@ not wait for it. If another step fails, nothing can be counted of the current en
 the unit as it was before the turn, and becomes a dead letter. Then the turn is repeated from its beginning.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import force_setattr, replace
@@ -21,7 +21,7 @@ from resequencer.order import OrderResult
 from resequencer.record import Record
 from resequencer.strategies.registry import ForeignStrategy
 from resequencer.turn.decide import change_of, run
-from resequencer.turn.orders import Ended, report
+from resequencer.turn.orders import Ended, end_waiting_order, report
 from resequencer.turn.turn import Turn, TurnContext
 from resequencer.unit import Ordered, Undecodable, Unit, Wake
 
@@ -29,7 +29,7 @@ from resequencer.unit import Ordered, Undecodable, Unit, Wake
 def take_careful_turn(  # noqa: PLR0913 - as `take_turn`
     unit: Unit,
     envelopes: tuple[Event, ...],
-    wakes: Iterable[Wake],
+    wakes: Collection[Wake],
     now: Instant,
     context: TurnContext,
     budget: int = WITHOUT_END,
@@ -38,7 +38,7 @@ def take_careful_turn(  # noqa: PLR0913 - as `take_turn`
 ) -> Turn:
     """Take the turn like `resequencer.turn.decide.take_turn`, which raised, without the poisonous envelopes.
 
-    If no single envelope is the cause, the turn is taken without its orders, which are refused.
+    If no single envelope is the cause, the turn is taken without its orders and the one that waited, which are refused.
 
     Raises whatever the turn raises if that fails, too. Then the unit is as before, and cannot go on.
     """
@@ -47,14 +47,18 @@ def take_careful_turn(  # noqa: PLR0913 - as `take_turn`
         run(turn, _each_encoded(turn, came), wakes, orders, answer)
 
     def without_orders(turn: Turn, came: Iterable[Event]) -> None:
+        failed = Ended(OrderResult.REFUSED_IMPOSSIBLE, "the service failed on it: report this with its log")
         for each in orders:
-            report(turn, each, Ended(OrderResult.REFUSED_IMPOSSIBLE, "the service failed on it: report this with its log"))
+            report(turn, each, failed)
+        if executes and unit.waiting_order is not None:
+            end_waiting_order(turn, unit.waiting_order, failed)
         run(turn, _each_encoded(turn, came), wakes, answer=answer)
 
+    executes = Wake.ORDER in wakes
     try:
         return without_poison(unit, envelopes, now, context, whole, budget)
     except Exception:
-        if not orders:
+        if not orders and not executes:
             raise
         return without_poison(unit, envelopes, now, context, without_orders, budget)
 

@@ -19,9 +19,9 @@ _UNAVAILABLE = 4
 def release(turn: Turn, cause: Wake) -> None:
     """Force the lowest envelope, run the normal loop, and repeat until nothing waits or a handler asks for a retry.
 
-    Nothing happens while the head is under retry, or before the deadline. If the stash has a time in the future, from a clock
-    that was ahead, the deadline is not checked here: the guardian did so. For the bound of a worker (`Wake.BOUND`), a hold ends,
-    and a head whose server is unavailable is dead-lettered first.
+    Nothing happens while the head is under retry, or before the deadline, which an order that waits suspends. If the stash has a
+    time in the future, from a clock that was ahead, the deadline is not checked here: the guardian did so. For the bound of a
+    worker (`Wake.BOUND`), a hold ends, and a head whose server is unavailable is dead-lettered first.
     """
     unit = turn.unit
     if cause is Wake.BOUND and unit.hold is not None:
@@ -31,6 +31,8 @@ def release(turn: Turn, cause: Wake) -> None:
     if not unit.stash or not unit.is_free:
         return
     if cause is Wake.DEADLINE and (oldest := unit.oldest) is not None:
+        if unit.waiting_order is not None:
+            return
         mend_deadline(turn, oldest)
         if oldest.stashed_at <= turn.now < deadline_at(turn, oldest):
             return

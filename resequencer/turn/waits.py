@@ -20,9 +20,12 @@ _ENDINGS = {
 
 
 def find_waits(turn: Turn) -> Waits | None:
-    """Return when the unit has to be woken and for what. Its deadline is suspended while the head is under retry, or a hold."""
-    unit = turn.unit
+    """Return when the unit has to be woken and for what. Its deadline is suspended while the head is under retry, in a hold, and
+    while an order waits.
+    """
+    unit, ordered = turn.unit, None
     if unit.rare is not None:
+        ordered = unit.rare.waiting_order
         if unit.rare.remainder is not None or unit.rare.undecodable:
             return _waits_for_its_turn(turn)
         if unit.rare.hold is not None:
@@ -33,7 +36,10 @@ def find_waits(turn: Turn) -> Waits | None:
     if oldest is None or lowest is None:
         return None
     until, waits_for, strategy = deadline_at(turn, oldest), turn.missing(lowest), turn.strategy.name
-    return Waits(until, _DEADLINE, oldest.stashed_at, waits_for, strategy, len(unit.stash), unit.stashed_bytes)
+    kind = _DEADLINE
+    if ordered is not None and ordered.until is not None:
+        until, kind = ordered.until, WaitKind.ORDERED
+    return Waits(until, kind, oldest.stashed_at, waits_for, strategy, len(unit.stash), unit.stashed_bytes)
 
 
 def find_learned_wait_ms(envelope: Event, context: TurnContext) -> int | None:

@@ -18,6 +18,7 @@ from guardian.partition_orders import (
 )
 from guardian.ports import OrderBatch, OrderRecord
 from resequencer.order import Order, OrderKind, OrderResult, Stage, encode_order
+from resequencer.unit import Ordered
 
 RELEASE = Order(id="1", kind=OrderKind.RELEASE, by="anna", because="why", at=1, unit="a", waits_for="sequence:1", since=1)
 PAUSE = Order(id="2", kind=OrderKind.PAUSE, by="anna", because="why", at=1)
@@ -28,7 +29,7 @@ NOW = 1_000
 def take(*orders: Order | bytes, before: PartitionOrders | None = None, rules: OrderRules | None = None) -> TakenOrders:
     values = [each if isinstance(each, bytes) else encode_order(each) for each in orders]
     batch = OrderBatch(tuple(OrderRecord(10 + at, value) for at, value in enumerate(values)), 10 + len(values))
-    return take_orders(before or PartitionOrders(), batch, rules or OrderRules(), NOW, has_backlog=True)
+    return take_orders(before or PartitionOrders(), batch, rules or OrderRules(), NOW, unread_to=700)
 
 
 def results(taken: TakenOrders) -> list[tuple[int, OrderResult]]:
@@ -37,13 +38,18 @@ def results(taken: TakenOrders) -> list[tuple[int, OrderResult]]:
 
 def test_orders_of_units_are_passed_on_in_their_order_with_the_backlog() -> None:
     second = replace(RELEASE, id="2", kind=OrderKind.RESUME)
-    taken = take(RELEASE, second)
-    assert [(each.order, each.order_offset, each.has_backlog) for each in taken.of_units["a"]] == [
-        (RELEASE, 10, True),
-        (second, 11, True),
+    taken = take(RELEASE, second, rules=OrderRules(backlog_wait_ms=60_000))
+    assert taken.of_units["a"] == [
+        Ordered(RELEASE, 10, NOW, 700, NOW + 60_000),
+        Ordered(second, 11, NOW, 700, NOW + 60_000),
     ]
     assert taken.after.next_offset == 12
     assert taken.outcomes == []
+
+
+def test_orders_of_a_paused_partition_may_not_wait() -> None:
+    taken = take(RELEASE, PAUSE, RELEASE, RESUME, RELEASE)
+    assert [each.until is None for each in taken.of_units["a"]] == [False, True, False]
 
 
 def test_proposals_and_rejections_have_no_outcome() -> None:
@@ -86,7 +92,7 @@ def after_decisions(before: PartitionOrders, *looks: tuple[int, list[str]]) -> P
     """Return the state after rejections with these ids, in looks at these instants."""
     for at, ids in looks:
         batch = OrderBatch(tuple(OrderRecord(0, encode_order(replace(REJECTED, id=each))) for each in ids), 0)
-        before = take_orders(before, batch, OrderRules(), at, has_backlog=False).after
+        before = take_orders(before, batch, OrderRules(), at).after
     return before
 
 

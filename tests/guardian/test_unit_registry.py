@@ -8,12 +8,13 @@ from guardian.partition_orders import Pause
 from guardian.unit_registry import Dues, UnitRegistry, UnitRegistrySettings
 from notification_service.payments.payment_data import LATEST_OBJECTS
 from resequencer.batch import UnitKey
+from resequencer.order import Order, OrderKind
 from resequencer.record import Partition
 from resequencer.settings import ResequencerSettings
 from resequencer.storage_port import WaitKind, Waits
 from resequencer.strategies.sequence import Sequence
 from resequencer.turn.turn import Release, Turn, TurnContext
-from resequencer.unit import Unit, Wake
+from resequencer.unit import Ordered, Unit, Wake
 
 P0, P1 = Partition("T", 0), Partition("T", 1)
 A, B, C, ELSEWHERE = UnitKey(P0, "a"), UnitKey(P0, "b"), UnitKey(P0, "c"), UnitKey(P1, "a")
@@ -545,3 +546,95 @@ def test_a_unit_that_stashes_much_behind_its_call_stays_in_memory_and_its_partit
     assert (list(one.crowded), one.dues(0, READ, READ).stops) == ([B.partition], ())
     act(one, B, msgspec.structs.replace(CALL, stashed=5))
     assert list(one.crowded) == []
+
+
+# Orders that wait for unread records
+
+
+ORDERED = waits(600_000, WaitKind.ORDERED)
+RELEASE = Order(id="1", kind=OrderKind.RELEASE, by="anna", because="why", at=0, unit="a", waits_for="sequence:1", since=0)
+
+
+def with_order(key: UnitKey, unread_to: int = 100, waiting: Waits = ORDERED) -> Turn:
+    """Return a turn after which an order waits until this offset is read."""
+    turn = decided(key, waiting)
+    turn.unit.amend(waiting_order=Ordered(RELEASE, 7, 0, unread_to, 600_000))
+    return turn
+
+
+def order_in(one: UnitRegistry, key: UnitKey, unread_to: int = 100) -> None:
+    one.activate(key)
+    one.note(with_order(key, unread_to), 0)
+
+
+def test_an_order_is_executed_when_its_partition_was_read_up_to_where_its_log_ended() -> None:
+    one = registry()
+    order_in(one, A)
+    order_in(one, B, 50)
+    order_in(one, ELSEWHERE, 100)
+    assert one.dues(1, {P0: 49, P1: 99}, {P0: 5_000, P1: 5_000}).wakes == {}
+    assert one.dues(2, {P0: 50, P1: 99}, {P0: 6_000, P1: 6_000}).wakes == {B: Wake.ORDER}
+    one.note(decided(B), 2)
+    assert one.dues(3, {P0: 100, P1: 99}, {P0: 6_000, P1: 6_000}).wakes == {A: Wake.ORDER}
+
+
+def test_its_wake_is_repeated_until_its_turn_was_taken() -> None:
+    one = registry()
+    order_in(one, A)
+    assert [one.dues(at, READ, READ).wakes for at in (1, 2)] == [{A: Wake.ORDER}] * 2
+    one.note(decided(A), 2)
+    assert one.dues(3, READ, READ).wakes == {}
+
+
+def test_an_order_whose_time_is_over_wakes_its_unit() -> None:
+    one = registry()
+    order_in(one, A)
+    assert one.next_wake_at == 600_000
+    assert one.dues(600_000, {P0: 99}, READ).wakes == {A: Wake.HOLD_OVER}
+
+
+def test_records_that_are_read_when_its_time_is_over_execute_it() -> None:
+    one = registry()
+    order_in(one, A)
+    assert one.dues(600_000, {P0: 100}, READ).wakes == {A: Wake.ORDER}
+
+
+def test_a_unit_in_which_an_order_waits_is_asked_after_a_takeover_what_for() -> None:
+    one = registry()
+    one.arm(A, ORDERED)
+    assert one.dues(0, {P0: 10}, READ).wakes == {A: Wake.HOLD_OVER}
+    order_in(one, A)
+    assert one.dues(1, {P0: 10}, READ).wakes == {}
+    assert one.dues(2, {P0: 100}, READ).wakes == {A: Wake.ORDER}
+
+
+@pytest.mark.parametrize("kind", [WaitKind.RETRY, WaitKind.CALL, WaitKind.REMAINDER, WaitKind.DEPENDENCY])
+def test_an_order_waits_on_while_its_unit_waits_for_something_else(kind: WaitKind) -> None:
+    one = registry()
+    one.activate(A)
+    one.note(with_order(A, waiting=waits(30_000, kind)), 0)
+    assert Wake.ORDER not in one.dues(1, READ, READ).wakes.values()
+    one.note(with_order(A), 2)
+    assert one.dues(3, READ, READ).wakes == {A: Wake.ORDER}
+
+
+def test_a_pause_lets_an_order_wait_on_and_its_time_run() -> None:
+    one = registry()
+    order_in(one, A)
+    one.note_pauses(P0, (Pause(10, None),))
+    assert one.dues(599_999, {P0: 99}, READ).wakes == {}
+    assert one.dues(600_000, {P0: 99}, READ).wakes == {A: Wake.HOLD_OVER}
+
+
+def test_orders_of_a_partition_that_is_gone_wake_nothing() -> None:
+    one = registry()
+    order_in(one, A)
+    one.drop(P0)
+    assert one.dues(600_000, READ, READ).wakes == {}
+
+
+def test_a_unit_with_an_order_may_leave_memory() -> None:
+    one = registry()
+    order_in(one, A)
+    one.deactivate(A)
+    assert one.dues(2, {P0: 100}, READ).wakes == {A: Wake.ORDER}

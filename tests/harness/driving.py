@@ -116,6 +116,9 @@ class NoChance:
         return (a + b) / 2
 
 
+BACKLOG_WAIT_MS = 600_000
+
+
 @dataclass
 class Driven:
     """A unit with its clock, handler and output. With `reincarnates` it is restored from its stored form before each turn.
@@ -159,8 +162,8 @@ class Driven:
         assert self.last is not None
         return self.last
 
-    def arrive_together(self, *envelopes: DataEnvelope) -> Turn:
-        return self._turn(envelopes, ())
+    def arrive_together(self, *envelopes: DataEnvelope, wakes: Iterable[Wake] = ()) -> Turn:
+        return self._turn(envelopes, wakes)
 
     def wake(self, wake: Wake, after_ms: int = 0) -> Turn:
         self.now += after_ms
@@ -187,9 +190,12 @@ class Driven:
         except Exception as error:
             return error
 
-    def order(self, kind: OrderKind, *, has_backlog: bool = False, **what: Any) -> OrderOutcome | None:
+    def order(
+        self, kind: OrderKind, *, unread_to: int | None = None, is_paused: bool = False, **what: Any
+    ) -> OrderOutcome | None:
         """Give an order. A release and a skip name what the unit waits for now, unless the test says something else.
 
+        With `unread_to` the partition has unread records up to there, for which the order may wait for ten minutes.
         Returns the outcome of this order, None if it has none yet.
         """
         self.orders += 1
@@ -197,7 +203,8 @@ class Driven:
         seen = {} if waits is None else {"waits_for": waits.waits_for, "since": waits.since}
         given = {"by": "anna", "because": "a test", "at": self.now, "unit": "uow-1", **seen, **what}
         order = Order(id=f"order-{self.orders}", kind=kind, **given)
-        turn = self._turn((), (), (Ordered(order, 100 + self.orders, has_backlog),))
+        until = None if is_paused else self.now + BACKLOG_WAIT_MS
+        turn = self._turn((), (), (Ordered(order, 100 + self.orders, self.now, unread_to, until),))
         outcomes = [each for each in turn.output if isinstance(each, OrderOutcome)]
         return next((each for each in outcomes if each.order == order), None)
 

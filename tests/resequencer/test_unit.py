@@ -175,8 +175,8 @@ def test_an_idle_unit_begins_afresh_under_another_strategy_with_its_handled_ids(
 def test_a_state_of_a_newer_format_is_refused_with_the_remedy(envelopes):
     unit = drive("SEQUENCE")
     unit.arrive(envelopes(1))
-    newer = msgspec.structs.replace(unit.stored, state=msgspec.msgpack.encode([5, {"quite": "different"}]))
-    with pytest.raises(StorageRefused, match=r"format 5.*run the newer version"):
+    newer = msgspec.structs.replace(unit.stored, state=msgspec.msgpack.encode([6, {"quite": "different"}]))
+    with pytest.raises(StorageRefused, match=r"format 6.*run the newer version"):
         codec("SEQUENCE").restore(PARTITION, newer)
 
 

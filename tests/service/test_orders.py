@@ -12,6 +12,7 @@ from harness.service_under_test import DEADLINE_MS, P0, Service
 from msgspec.structs import replace
 
 from guardian.ports import TransportUnavailable
+from resequencer.batch import UnitKey
 from resequencer.order import Order, OrderKind, OrderOutcome, OrderResult
 from resequencer.storage_port import WaitKind
 
@@ -71,16 +72,126 @@ def test_a_second_approval_of_one_proposal_is_refused_also_after_a_takeover(serv
     assert "approved by ben" in outcomes(service)[0].text
 
 
-def test_a_release_in_front_of_unread_records_is_refused(tmp_path: Path) -> None:
+@pytest.fixture
+def behind(tmp_path: Path) -> Service:
+    """A service that reads one record in a cycle; a unit waits, and others have unread records."""
     service = Service(tmp_path, has_orders=True, batch_size=1).start()
     service.tell("u", 2)
+    service.tell("v", 2)
     service.run()
-    service.tell("other", 1, 2)
-    service.tell("u", 1)
-    give(service, OrderKind.RELEASE)
-    service.run()
-    assert results(service) == ["refused-backlog"]
-    assert service.sequences("u") == [1, 2]
+    service.tell("other", *range(1, 7))
+    return service
+
+
+def test_a_release_in_front_of_unread_records_is_executed_when_they_are_read(behind: Service) -> None:
+    order = give(behind, OrderKind.RELEASE)
+    behind.cycle.run_once()
+    give(behind, OrderKind.SKIP)
+    behind.cycle.run_once()
+    assert dict(behind.report_units().oldest)[UnitKey(P0, "u")].kind is WaitKind.ORDERED
+    give(behind, OrderKind.HOLD, unit="v", for_ms=HOUR)
+    behind.cycle.run_once()
+    assert (results(behind), behind.sequences("u")) == (["refused-waiting"], [])
+    give(behind, OrderKind.RESUME, unit="v")
+    behind.cycle.run_once()
+    assert results(behind)[1:] == ["held-until-resumed", "done"], "orders for other units pass"
+    behind.run()
+    assert (results(behind)[3:], behind.sequences("u")) == (["done"], [2])
+    assert outcomes(behind)[-1].order == order
+
+
+@pytest.mark.parametrize("kind", [OrderKind.RELEASE, OrderKind.SKIP])
+def test_a_missing_envelope_among_the_unread_records_ends_the_order(behind: Service, kind: OrderKind) -> None:
+    behind.tell("u", 1)
+    give(behind, kind)
+    behind.run()
+    assert (results(behind), behind.sequences("u")) == (["refused-changed"], [1, 2])
+
+
+def test_records_that_come_while_the_order_waits_are_not_waited_for(behind: Service) -> None:
+    give(behind, OrderKind.RELEASE)
+    for number in range(7, 17):
+        behind.cycle.run_once()
+        behind.tell("other", number)
+    assert results(behind) == ["done"]
+
+
+def test_a_waiting_order_survives_a_takeover_and_is_executed_by_the_next_owner(behind: Service) -> None:
+    give(behind, OrderKind.RELEASE)
+    behind.cycle.run_once()
+    behind.restart()
+    behind.cycle.run_once()
+    assert (results(behind), behind.sequences("u")) == ([], [])
+    behind.run()
+    assert (results(behind), behind.sequences("u")) == (["done"], [2])
+
+
+def test_an_order_that_has_waited_its_time_is_refused_also_after_a_takeover(behind: Service) -> None:
+    give(behind, OrderKind.RELEASE)
+    behind.cycle.run_once()
+    behind.restart()
+    behind.clock.advance(600_000)
+    behind.cycle.run_once()
+    assert results(behind) == ["refused-backlog"]
+    behind.run()
+    assert behind.sequences("u") == [2], "then its deadline releases it"
+
+
+def test_a_pause_of_the_partition_lets_an_order_wait_on_and_refuses_a_new_one(behind: Service) -> None:
+    give(behind, OrderKind.RELEASE)
+    give(behind, OrderKind.PAUSE, unit=None)
+    give(behind, OrderKind.RELEASE, unit="v")
+    behind.run()
+    assert results(behind) == ["refused-backlog", "done"]
+    give(behind, OrderKind.RESUME_PARTITION, unit=None)
+    behind.run()
+    assert (results(behind)[2:], behind.sequences("u")) == (["done", "done"], [2])
+
+
+def test_an_order_that_waits_in_a_paused_partition_is_refused_in_time(behind: Service) -> None:
+    give(behind, OrderKind.RELEASE)
+    give(behind, OrderKind.PAUSE, unit=None)
+    behind.run()
+    behind.run_after(600_000)
+    assert results(behind) == ["done", "refused-backlog"]
+
+
+def test_a_waiting_order_of_a_lost_storage_is_lost_with_it(behind: Service) -> None:
+    give(behind, OrderKind.RELEASE)
+    behind.cycle.run_once()
+    behind.stop()
+    behind.forget_database()
+    behind.start()
+    behind.run()
+    assert results(behind) == ["lost-by-heal"]
+
+
+@pytest.mark.slow
+def test_a_kill_at_each_step_of_a_waiting_order_executes_it_once(tmp_path: Path) -> None:
+    def played(name: str, fate: Callable[[int], Fate]) -> tuple[Service, Steps]:
+        steps = Steps(fate, Random(1))
+        service = Service(tmp_path / name, has_orders=True, batch_size=2)
+        service.files = StruckFiles(steps)
+        service.around_transport = lambda transport: StruckTransport(transport, steps)
+        service.around_storage = lambda storage: StruckStorage(storage, steps)
+        armed, steps.armed = steps.armed, False
+        service.tell("u", 2)
+        _live(service)
+        service.tell("other", *range(1, 6))
+        give(service, OrderKind.RELEASE)
+        steps.armed = armed
+        _live(service)
+        steps.armed = False
+        service.stop()
+        return service, steps
+
+    whole, steps = played("whole", lambda _: Fate.GOES_WELL)
+    assert results(whole) == ["done"]
+    told = sorted(each.content for each in whole.notifications)
+    for step in range(1, steps.count + 1):
+        struck, _ = played(str(step), lambda number, step=step: Fate.CRASH if number == step else Fate.GOES_WELL)
+        assert (results(struck), struck.sequences("u")) == (["done"], [2]), step
+        assert sorted(each.content for each in struck.notifications) == told, step
 
 
 def test_a_hold_survives_restarts_and_ends_in_time(service: Service) -> None:

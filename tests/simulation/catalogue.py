@@ -133,6 +133,9 @@ _FAULTS: dict[SimulatedRun, dict[Fault, int]] = {
         orders.order_forgotten_after_a_heal: 28,
         orders.outcome_published_twice: 0,
         orders.hold_forgotten_when_its_unit_leaves_memory: 0,
+        orders.waiting_order_forgotten_when_its_unit_leaves_memory: 1,
+        orders.waiting_order_stays_in_its_unit: 1,
+        orders.waiting_order_not_asked_for_after_a_takeover: 1,
     },
     SimulatedRun.STRATEGIES: {
         strategies.links_forgotten_but_the_last: 5,

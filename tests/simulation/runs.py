@@ -120,7 +120,7 @@ def prepared(seed: int, run: SimulatedRun) -> Workload:
         return prepared_without_storage(work, random)
     if run is SimulatedRun.SERVERS:
         return prepared_with_server_away(work, random)
-    if run is SimulatedRun.CLOCKS:
+    if run in (SimulatedRun.CLOCKS, SimulatedRun.ORDERS):  # With small polls, orders wait for unread records.
         return work._replace(plan=replace(work.plan, batch_size=random.choice((1, 1, 3, 500))))
     return work
 

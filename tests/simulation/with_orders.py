@@ -69,7 +69,7 @@ class WorldOrders:
             unit=key.unit if random.random() < 0.95 else "an unknown unit",
             waits_for="sequence:999" if is_stale else seen.waits_for,
             since=seen.since,
-            despite_backlog=random.random() < 0.7,
+            despite_backlog=random.random() < 0.4,
             for_ms=random.choice((1_000, 10_000, 60_000)),
             until=now + random.choice((1_000, 10_000, 60_000)),
             position=random.randrange(60),

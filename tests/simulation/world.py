@@ -211,7 +211,7 @@ class World:
         """Find what is in memory and should not be, now that all workers are quiet.
 
         That is: stashes of a worker or a unit beyond their bound, units of another worker's partition, units that should have
-        been woken, and units that wait since an instant in the future.
+        been woken, orders that wait although nothing is unread, and units that wait since an instant in the future.
         """
         for worker, report_units in self._unit_reports():
             if report_units.stashed_bytes > self.plan.registry.stash_bytes:
@@ -226,7 +226,8 @@ class World:
             overdue = [
                 key.unit
                 for key, waits in report_units.oldest
-                if _due_at(waits, pauses[key.partition]) <= self.clock.now() and self._is_turn_of(waits)
+                if waits.kind is WaitKind.ORDERED  # All records are read.
+                or (_due_at(waits, pauses[key.partition]) <= self.clock.now() and self._is_turn_of(waits))
             ]
             if overdue:
                 return f"{worker.slot} has not woken {overdue}"

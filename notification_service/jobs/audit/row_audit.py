@@ -64,11 +64,13 @@ class AuditedOrders(NamedTuple):
     paused_ms: int | None
 
 
-def audit_orders(partition: Partition, records: Iterable[GivenRecord], outcomes: Iterable[ObservedOutcome]) -> AuditedOrders:
+def audit_orders(
+    partition: Partition, records: Iterable[GivenRecord], outcomes: Iterable[ObservedOutcome], backlog_wait_ms: int = 600_000
+) -> AuditedOrders:
     """Compare the orders with their outcomes.
 
     An order without an outcome is wrong only if a later one of its partition has one: the others may be executed yet. A hold has
-    its outcome when it ends.
+    its outcome when it ends; a release or a skip may wait for `backlog_wait_ms`.
     """
     given = dict[Place, Order | None]()
     for each in records:
@@ -81,7 +83,7 @@ def audit_orders(partition: Partition, records: Iterable[GivenRecord], outcomes:
     now = max((each.at for each in first.values()), default=0)
     deviations = list(find_deviations(given, answered, {}))
     for place, order in given.items():
-        if place not in first and place[1] < last and not may_last(order, now):
+        if place not in first and place[1] < last and not may_last(order, now, backlog_wait_ms):
             unit = None if order is None else order.unit
             deviations.append(OrderDeviation(ORDER_WITHOUT_OUTCOME, place, unit, name_order(order)))
     results = [first[place].result if place in first else None for place in given]
@@ -315,7 +317,7 @@ def _audit_orders(partition: int, rows: Iterable[Row], rules: AuditRules) -> Ite
         else:
             seen = read_outcome(row.payload)
             outcomes.append(ObservedOutcome(origin, decode_outcome(seen.value), seen.is_possible_duplicate))
-    audited = audit_orders(origin, records, outcomes)
+    audited = audit_orders(origin, records, outcomes, rules.settings.backlog_wait_ms)
     for each in audited.deviations:
         what = f"{each.what}, at offset {each.place[1]} of the orders"
         yield ResultRow(FINDING, each.unit, partition, None, each.name, what)

@@ -28,7 +28,7 @@ class AuditSettings(msgspec.Struct, frozen=True):
     `settled` holds the offset up to which each partition was settled; output of later records may still come. `grace_ms` is how
     long after its deadline a release may come, because the service first reads the partition's backlog. After `final_statuses`
     nothing more is expected of a payment of a group. `events` is the format of the records; with `passes_through` they leave as
-    they came.
+    they came. An order of an operator may wait for unread records for `backlog_wait_ms`.
     """
 
     strategy: StrategySettings
@@ -43,6 +43,7 @@ class AuditSettings(msgspec.Struct, frozen=True):
     final_statuses: tuple[str, ...] = ()
     events: EventsSettings = EventsSettings(IPF, Mapping())
     passes_through: bool = False
+    backlog_wait_ms: int = 600_000
 
 
 class AuditRules:

@@ -31,13 +31,15 @@ _EFFECTIVE = frozenset({OrderResult.DONE, OrderResult.LOST_BY_HEAL})
 class OrdersLog(NamedTuple):
     """The orders of all partitions, as read at `read_at`, after the outcomes that they are compared with.
 
-    `given` may include proposals. `begins` is where the log of a partition begins: retention deletes orders before it.
+    `given` may include proposals. `begins` is where the log of a partition begins: retention deletes orders before it. An order
+    may wait for unread records for `backlog_wait_ms`.
     """
 
     given: Sequence[GivenOrder]
     begins: Mapping[Partition, int]
     without_outcome: Sequence[tuple[Partition, OrderRecord]]
     read_at: Instant
+    backlog_wait_ms: int = 600_000
 
 
 class Explained(msgspec.Struct, frozen=True):
@@ -58,7 +60,7 @@ NOTHING = Explained()
 
 
 class OrdersCheck(NamedTuple):
-    """`open` counts the orders that have no outcome yet, holds that still last among them."""
+    """`open` counts the orders that have no outcome yet; among them are holds that still last, and orders that wait."""
 
     counts: OrderCounts
     explained: Explained
@@ -99,7 +101,7 @@ def check_orders(log: OrdersLog, outcomes: Sequence[ObservedOutcome]) -> OrdersC
     answered = by_place(outcomes)
     deviations = list(find_deviations(given, answered, log.begins))
     findings = [_found(Deviation(each.name), each.place, each.what) for each in deviations]
-    lasting = [each for each in log.without_outcome if may_last(_find_order(each[1]), log.read_at)]
+    lasting = [each for each in log.without_outcome if may_last(_find_order(each[1]), log.read_at, log.backlog_wait_ms)]
     missing = [each for each in log.without_outcome if each not in lasting]
     findings += [
         _found(Deviation.ORDER_WITHOUT_OUTCOME, (name, each.offset), name_order(_find_order(each))) for name, each in missing

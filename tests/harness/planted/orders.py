@@ -10,10 +10,15 @@ from guardian.partition_orders import PartitionOrders, TakenOrders, take_orders
 from guardian.partitions import Partitions
 from guardian.ports import OrderRecord
 from guardian.takeover import Takeover
+from guardian.unit_registry import UnitRegistry
+from resequencer.batch import UnitKey
 from resequencer.clock import Instant
 from resequencer.order import OrderOutcome
 from resequencer.record import Partition
-from resequencer.storage_port import Commit, Header
+from resequencer.storage_port import Commit, Header, WaitKind, Waits
+from resequencer.turn.orders import Ended, end_waiting_order
+from resequencer.turn.turn import Turn
+from resequencer.unit import Ordered
 from storage.fencing import LastCommit
 from storage.fencing import is_done as right_is_done
 
@@ -66,3 +71,31 @@ def outcome_published_twice(patch: Patch) -> None:
 
 def hold_forgotten_when_its_unit_leaves_memory(patch: Patch) -> None:
     patch.setattr("resequencer.unit_codec._hold", lambda _: None)
+
+
+def waiting_order_forgotten_when_its_unit_leaves_memory(patch: Patch) -> None:
+    patch.setattr("resequencer.unit_codec._ordered", lambda _: None)
+
+
+def waiting_order_stays_in_its_unit(patch: Patch) -> None:
+    """It is executed or refused, and is still there for the next turn."""
+
+    def faulty(turn: Turn, waiting: Ordered, ended: Ended | None) -> None:
+        right(turn, waiting, ended)
+        turn.unit.amend(waiting_order=waiting)
+
+    right = end_waiting_order
+    patch.setattr("resequencer.turn.orders.end_waiting_order", faulty)
+
+
+def waiting_order_not_asked_for_after_a_takeover(patch: Patch) -> None:
+    """The next owner does not look up what the order waits for, and executes it only when its time is over, or never."""
+
+    def faulty(self: UnitRegistry, key: UnitKey, waits: Waits) -> None:
+        if waits.kind is WaitKind.ORDERED:
+            self._timers.arm(key, waits.wakes_at)
+        else:
+            right(self, key, waits)
+
+    right = UnitRegistry._set_timer
+    patch.setattr(UnitRegistry, "_set_timer", faulty)

@@ -91,15 +91,6 @@ def test_an_order_that_was_given_twice_is_executed_once(kind: OrderKind, envelop
     assert result(unit.order(kind, **seen)) is OrderResult.REFUSED_CHANGED
 
 
-@pytest.mark.parametrize("kind", [OrderKind.RELEASE, OrderKind.SKIP])
-def test_unread_records_refuse_the_order_unless_it_says_despite(kind: OrderKind, envelopes: Envelopes) -> None:
-    unit = waiting(envelopes, 2)
-    assert result(unit.order(kind, has_backlog=True)) is OrderResult.REFUSED_BACKLOG
-    assert unit.sequences == []
-    assert result(unit.order(kind, has_backlog=True, despite_backlog=True)) is OrderResult.DONE
-    assert unit.sequences == [2]
-
-
 @pytest.mark.parametrize("kind", [each for each in OrderKind if not each.is_of_partition])
 def test_a_unit_that_is_not_known_stays_unknown(kind: OrderKind) -> None:
     unit = drive("SEQUENCE")

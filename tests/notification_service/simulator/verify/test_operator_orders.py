@@ -150,7 +150,7 @@ def test_an_ordered_dead_letter_that_is_missing_or_doubled_is_found(ordered: Ord
 
 
 def test_an_order_without_an_outcome_is_found(ordered: OrderedOutput) -> None:
-    ordered.give(order(OrderKind.RELEASE, "u"))
+    ordered.give(order(OrderKind.RELEASE, "u", despite_backlog=True))
     ordered.give(order(OrderKind.SKIP, "u", stage=Stage.PROPOSED))
     verdict = ordered.verdict()
     assert found(verdict) == {Deviation.ORDER_WITHOUT_OUTCOME: 1}
@@ -162,6 +162,15 @@ def test_a_hold_has_no_outcome_before_its_time_is_over(ordered: OrderedOutput) -
     ordered.give(order(OrderKind.HOLD, "u", for_ms=HOUR, waits_for=None, since=None, until=None, position=None))
     assert ordered.found() == {}
     ordered.read_at = NOW + 2 * HOUR
+    assert ordered.found() == {Deviation.ORDER_WITHOUT_OUTCOME: 1}
+
+
+@pytest.mark.parametrize(("approved_by", "longest_ms"), [(None, 600_000), ("ben", 600_000 + 24 * HOUR)])
+def test_a_release_may_wait_for_unread_records(ordered: OrderedOutput, approved_by: str | None, longest_ms: int) -> None:
+    ordered.give(order(OrderKind.RELEASE, "u", approved_by=approved_by))
+    ordered.read_at = NOW + longest_ms
+    assert ordered.found() == {}
+    ordered.read_at += 2 * 60_000
     assert ordered.found() == {Deviation.ORDER_WITHOUT_OUTCOME: 1}
 
 
