@@ -23,6 +23,7 @@ from notification_service.connectors.dead_letters.actions import (
     StoredDeadLetter,
 )
 from notification_service.connectors.dead_letters.port import DeadLetterStore, Outcome, find_flaw
+from notification_service.connectors.dead_letters.shown_value import editable_text, shown_value
 from notification_service.console.access.identity import Role
 from notification_service.console.access.layer import route
 from notification_service.console.access.settings import EDIT
@@ -58,7 +59,6 @@ from notification_service.console.dead_letters import (
     outcome_answer,
     short_number,
 )
-from notification_service.console.shown_values import editable_text, shown_value
 from notification_service.events.identifiers import shown
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import ResequencerError

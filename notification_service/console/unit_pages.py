@@ -12,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from notification_service.connectors.dead_letters.shown_value import ShownBody, shown_body
 from notification_service.console.access.identity import Role
 from notification_service.console.access.layer import route
 from notification_service.console.context import Console, Operation, identity_of, instant_shown, read_instant
 from notification_service.console.dead_letters import story_for_person
 from notification_service.console.find_unit import DAY_MS, NOT_STORED, Search, find_service_hindrance, find_story, prospect_of
-from notification_service.console.shown_values import ShownBody, shown_body
 from notification_service.console.unit_story import UnitStory, Wait, timeline_of
 from notification_service.console.waiting import (
     BadPlace,

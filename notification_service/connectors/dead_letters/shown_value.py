@@ -1,4 +1,4 @@
-"""Values of records as a person reads them: JSON and XML indented, other text as it is, other bytes in hexadecimal. Pure.
+"""The value of a record as a person reads it: JSON and XML indented, other text as it is, other bytes in hexadecimal.
 
 All is bounded: of a long value only the beginning is shown.
 """

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from notification_service.console.shown_values import LONGEST, editable_text, shown_value
+from notification_service.connectors.dead_letters.shown_value import LONGEST, editable_text, shown_value
 
 
 def test_json_is_indented_and_its_numbers_stay_as_they_are() -> None:
