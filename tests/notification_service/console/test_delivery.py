@@ -173,7 +173,7 @@ def test_failed_rows_are_counted_chosen_by_their_error_and_delivered_again(
         stage.finish([each], Done() if each.key == "v" else Failed(f"HTTP 418: {each.key}?"))
     page = "/delivery/job?id=j&error=418%3A+U"
     shown = text_of(client.get(page).text)
-    assert "1 failed row of these can be delivered again" in shown
+    assert "1 failed notification of these can be delivered again" in shown
     assert "w-1" not in shown
     assert client.get("/api/v1/delivery/job?job=j&error=418&since=2000-01-01T00:00:00Z").json()["can_be_retried"] == 0
     assert client.get("/api/v1/delivery/job?job=j&error=418").json()["can_be_retried"] == 2
