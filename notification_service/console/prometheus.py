@@ -498,6 +498,18 @@ GATE_METRICS: Mapping[str, tuple[str, Callable[[GateStatus], float | None]]] = {
     ),
 }
 """Gauges with the label `receiver`, as the delivery workers reported them last. Workers with one ledger report the same."""
+OLDEST_UNDELIVERED = (
+    "delivery_oldest_undelivered_timestamp_seconds",
+    "Since when the oldest row or record waits that is not delivered to the receiver; absent if none does.",
+)
+"""A gauge with the label `receiver`."""
+CALLS = (
+    "delivery_calls",
+    "Calls of a delivery worker to the receiver, since its start, by the class of the answer, or by why there is none.",
+)
+"""A counter with the labels `process`, `receiver` and `answer`."""
+CALL_SECONDS = ("delivery_call_seconds", "Time of a call of a delivery worker to the receiver, until its answer or time-out.")
+"""A histogram with the labels `process` and `receiver`."""
 RETRIES = ("delivery_rows_retried", "How often notifications in the ledger were to be delivered again, by the mode of the retry.")
 """A gauge with the labels `receiver` and `mode`: the ledger forgets rows."""
 TOPIC_METRICS: Mapping[str, tuple[str, Callable[[Sequence[DeliveredPartition]], float | None]]] = {
@@ -645,6 +657,17 @@ def _of_delivery(status: DeliveryStatus) -> Iterator[Metric]:
             for receiver in status.direct:
                 each.add_sample(each.name, {"receiver": receiver.receiver}, int(receiver.reason is None))
         yield each
+    backlogs = [(gate.receiver, gate.backlog) for gate in status.gates]
+    backlogs += [(receiver.receiver, receiver.backlog) for receiver in status.direct]
+    oldest = (((name,), _seconds_of(backlog.oldest_at)) for name, backlog in backlogs if backlog is not None)
+    yield _metric(OLDEST_UNDELIVERED, ("receiver",), oldest)
+    called = [((f"delivery-{found.slot}", found.receiver), found) for found in status.calls]
+    answers = (((*of, answer), count) for of, found in called for answer, count in found.answers.items())
+    yield _metric(CALLS, ("process", "receiver", "answer"), answers, CounterMetricFamily)
+    durations = HistogramMetricFamily(f"{_PREFIX}{CALL_SECONDS[0]}", CALL_SECONDS[1], labels=("process", "receiver"))
+    for of, found in called:
+        durations.add_metric(of, _buckets(found.durations), found.durations.sum)
+    yield durations
     retries = (((gate.receiver, mode), number) for gate in status.gates for mode, number in gate.retries)
     yield _metric(RETRIES, ("receiver", "mode"), retries)
     yield from _metrics(TOPIC_METRICS, ("receiver", "topic"), list(_by_topic(status).items()))

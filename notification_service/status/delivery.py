@@ -1,10 +1,11 @@
 """What delivery workers report to `status`, each in a file of its own."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
+from guardian.metrics import HistogramReport
 from notification_service.delivery.core.backlog import Backlog, merged
 from notification_service.status.file import SideFile, SideReport, SideStatus, side_line, side_status
 from resequencer.clock import Instant
@@ -134,12 +135,25 @@ class ScheduleStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     ticks_waiting: float | None = None
 
 
+class ReceiverCalls(msgspec.Struct, frozen=True):
+    """The calls to a receiver by the worker in `slot`, since its start: how many led to each answer, and how long they took.
+
+    An answer is the class of its status, as `2xx`, or why there is none: `unreachable`, `broken` or `forbidden`.
+    """
+
+    receiver: str
+    answers: Mapping[str, int]
+    durations: HistogramReport
+    slot: int = 0
+
+
 class DeliveryReport(SideReport, frozen=True):
     """The last report of one delivery worker."""
 
     gates: tuple[GateStatus, ...] = ()
     direct: tuple[DirectStatus, ...] = ()
     schedules: tuple[ScheduleStatus, ...] = ()
+    calls: tuple[ReceiverCalls, ...] = ()
 
 
 def delivery_file(run_directory: Path, slot: int) -> SideFile[DeliveryReport]:
@@ -151,13 +165,14 @@ class DeliveryStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """What `status` says of delivery: the workers of this service, and the gates of the receivers by the newest report.
 
     `direct` are the receivers that are delivered to straight from topics, with the partitions of all workers of this service.
-    `schedules` are each as the worker reports it that knows most of it.
+    `schedules` are each as the worker reports it that knows most of it. `calls` has each receiver for each worker.
     """
 
     delivery_workers: tuple[SideStatus, ...] = ()
     gates: tuple[GateStatus, ...] = ()
     direct: tuple[DirectStatus, ...] = ()
     schedules: tuple[ScheduleStatus, ...] = ()
+    calls: tuple[ReceiverCalls, ...] = ()
 
 
 def find_delivery(run_directory: Path, service_process_id: int, count: int, now: Instant) -> DeliveryStatus:
@@ -166,7 +181,14 @@ def find_delivery(run_directory: Path, service_process_id: int, count: int, now:
     workers = tuple(side_status(report, now, slot) for slot, report in enumerate(reports))
     with_gates = [each for each in reports if each is not None and each.gates]
     newest = max(with_gates, key=lambda each: each.reported_at or "", default=None)
-    return DeliveryStatus(workers, () if newest is None else newest.gates, _merged(reports), _merged_schedules(reports))
+    calls = tuple(
+        msgspec.structs.replace(each, slot=slot)
+        for slot, report in enumerate(reports)
+        if report is not None
+        for each in report.calls
+    )
+    gates = () if newest is None else newest.gates
+    return DeliveryStatus(workers, gates, _merged(reports), _merged_schedules(reports), calls)
 
 
 def delivery_lines(status: DeliveryStatus) -> list[str]:

@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from guardian.ports import TransportRefused, TransportUnavailable
-from notification_service.delivery.caller import Caller, Network
+from notification_service.delivery.caller import Caller, CallTally, Network
 from notification_service.delivery.core.backlog import Backlog, BacklogTrend, make_backlog
 from notification_service.delivery.direct.consumer import StageConsumer
 from notification_service.delivery.direct.core.decision import Stage, former_stage
@@ -90,7 +90,7 @@ class DirectReceiver:
         clock: SteadyClock,
         forbidden: Sequence[Network] = (),
     ) -> None:
-        self.name = name
+        self.name, self.tally = name, CallTally()
         self._receiver, self._stages, self._forbidden = receiver, stages, forbidden
         self._make_topics, self._open_clients, self._clock = make_topics, open_clients, clock
         self._gate = SharedGate(receiver)
@@ -105,7 +105,7 @@ class DirectReceiver:
         if former is None:
             return
         stages = [*self._stages, *(former_stage(self._stages, topic, group) for topic, group in former.items())]
-        caller, slots = Caller(self._receiver, self._forbidden), CallSlots(self._gate)
+        caller, slots = Caller(self._receiver, self._forbidden, self.tally), CallSlots(self._gate)
         self._consumers = [StageConsumer(each, partial(self._open_clients, each), caller, slots, self._clock) for each in stages]
         try:
             async with asyncio.TaskGroup() as group:

@@ -17,6 +17,7 @@ from guardian.metrics import COUNTED, HistogramReport, Histograms
 from notification_service.console.groups import Groups
 from notification_service.console.prometheus import COUNTERS, METRICS, ServiceCollector, make_metrics_application
 from notification_service.console.sources import ArchiveDistance
+from notification_service.delivery.core.backlog import make_backlog
 from notification_service.status.aggregation import (
     AggregationStatus,
     BridgeState,
@@ -28,6 +29,7 @@ from notification_service.status.delivery import (
     DeliveryStatus,
     DirectStatus,
     GateStatus,
+    ReceiverCalls,
     ScheduleStatus,
 )
 from notification_service.status.file import SideStatus
@@ -290,19 +292,30 @@ def test_the_distances_of_the_archive_are_shown_by_partition_also_while_no_worke
 def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
     workers = tuple(SideStatus(slot, 1, problem) for slot, problem in enumerate((None, None, "the ledger is away")))
     more = {"failed": 4, "held_units": 2, "retries": (("limit", 6),), "stalled_jobs": 1, "missing_jobs": 2, "unread_ms": 1_500}
+    more["backlog"] = make_backlog(3, "2026-03-28T17:59:00Z", None)
     gates = (
         GateStatus("tracker", True, 3, **more),
         GateStatus("bank", False, 7, "503", "2026-03-28T18:00Z", "2026-03-28T18:01Z"),
     )
+    backlog = make_backlog(1, "2026-03-28T18:00:00Z", 0.0)
     partitions = (
         DeliveredPartition("T-0", 5, 9, 3, blocked=2, oldest_at="2026-03-28T18:00:02Z", pause="full"),
-        DeliveredPartition("T-1", 1, 2, 1, oldest_at="2026-03-28T18:00:01.500Z"),
+        DeliveredPartition("T-1", 1, 2, 1, oldest_at="2026-03-28T18:00:01.500Z", backlog=backlog),
         DeliveredPartition("T-2", 1, 1, 0),
         DeliveredPartition("T-g-retry-1-0", 0, 0, 0, problem="no right"),
     )
     direct = (DirectStatus("mail", "503", "2026-03-28T18:00Z", "2026-03-28T18:01Z", partitions=partitions), DirectStatus("fax"))
-    known = DeliveryStatus(workers, gates, direct)
+    calls = (ReceiverCalls("tracker", {"2xx": 3, "broken": 1}, HistogramReport((0.5,), (3, 4), 7.5), 1),)
+    known = DeliveryStatus(workers, gates, direct, calls=calls)
     shown = {
+        'resequencer_delivery_oldest_undelivered_timestamp_seconds{receiver="tracker"} 1.77472074e+09',
+        'resequencer_delivery_oldest_undelivered_timestamp_seconds{receiver="mail"} 1.7747208e+09',
+        'resequencer_delivery_calls_total{answer="2xx",process="delivery-1",receiver="tracker"} 3.0',
+        'resequencer_delivery_calls_total{answer="broken",process="delivery-1",receiver="tracker"} 1.0',
+        'resequencer_delivery_call_seconds_bucket{le="0.5",process="delivery-1",receiver="tracker"} 3.0',
+        'resequencer_delivery_call_seconds_bucket{le="+Inf",process="delivery-1",receiver="tracker"} 4.0',
+        'resequencer_delivery_call_seconds_count{process="delivery-1",receiver="tracker"} 4.0',
+        'resequencer_delivery_call_seconds_sum{process="delivery-1",receiver="tracker"} 7.5',
         'resequencer_delivery_gate_open{receiver="mail"} 0.0',
         'resequencer_delivery_gate_open{receiver="fax"} 1.0',
         'resequencer_delivery_topic_lag_offsets{receiver="mail",topic="T"} 5.0',

@@ -3,12 +3,16 @@
 import os
 from pathlib import Path
 
+import msgspec
+
+from guardian.metrics import HistogramReport
 from notification_service.delivery.core.backlog import make_backlog
 from notification_service.status.delivery import (
     DeliveredPartition,
     DeliveryReport,
     DirectStatus,
     GateStatus,
+    ReceiverCalls,
     ScheduleStatus,
     delivery_file,
     delivery_lines,
@@ -37,6 +41,14 @@ def test_a_schedule_that_waits_says_why(tmp_path: Path) -> None:
     delivery_file(tmp_path, 0).write(DeliveryReport(os.getpid(), 7, AT, schedules=(waiting,)))
     (line,) = delivery_lines(find_delivery(tmp_path, os.getpid(), 1, instant_of(AT)))[1:]
     assert line.endswith(f"tick {TICK} is due and not done; no release of lookups")
+
+
+def test_the_calls_of_each_worker_are_kept_apart_because_their_counts_begin_with_it(tmp_path: Path) -> None:
+    calls = ReceiverCalls("tracker", {"2xx": 3}, HistogramReport((1.0,), (2, 3), 4.5))
+    for slot in (0, 2):
+        delivery_file(tmp_path, slot).write(DeliveryReport(os.getpid(), 7, AT, calls=(calls,)))
+    found = find_delivery(tmp_path, os.getpid(), 3, instant_of(AT)).calls
+    assert found == (calls, msgspec.structs.replace(calls, slot=2))
 
 
 def test_a_receiver_whose_job_lacks_a_part_of_its_source_says_so(tmp_path: Path) -> None:
