@@ -586,6 +586,7 @@ class ServiceCollector(Collector):
         yield from _metrics(SCHEDULE_COUNTERS, ("schedule",), schedules, CounterMetricFamily)
         groups, aggregation, bridge = self.groups, self.find_aggregation(), self.find_bridge()
         totals = None if groups is None else groups.watch.glance()
+        yield _metric(READABLE, (), [] if groups is None else [((), totals is not None)])
         yield from aggregation_metrics(aggregation, totals)
         yield from bridge_metrics(bridge)
         yield _metric(BUILD, ("version", "python_version"), [((metadata.version("resequencer"), python_version()), 1)])
@@ -704,14 +705,19 @@ AGGREGATION_WORKERS = (
     "aggregation_workers_running",
     "How many aggregation workers of the service run; absent without aggregation.",
 )
-STORE_GAUGES: Mapping[str, tuple[str, Callable[[StoreStatus], float]]] = {
+STORE_GAUGES: Mapping[str, tuple[str, Callable[[StoreStatus], float | None]]] = {
     "aggregation_store_stands_still": (
         "1 while a problem keeps the store from applying commands, also of a single partition; 0 otherwise.",
         lambda each: int(each.problem is not None or each.untaken > 0),
     ),
     "aggregation_lag_offsets": (
-        "What is not applied yet of the commands that the service's workers read; in a file each byte is an offset.",
+        "What is not applied yet of the commands that the service's workers read; in a file each byte is an offset. "
+        "Absent while it is not known.",
         lambda each: each.behind,
+    ),
+    "aggregation_pending_timestamp_seconds": (
+        "What was there at this instant is not all applied, as far as is known; of a store that keeps up it is a moment ago.",
+        lambda each: _seconds_of(each.pending_since),
     ),
     "aggregation_commands_behind": (_instead("aggregation_lag_offsets", "The same value."), lambda each: each.behind),
 }
@@ -725,6 +731,7 @@ STORE_COUNTERS: Mapping[str, tuple[str, Callable[[StoreStatus], float]]] = {
     "aggregation_dead_letters": ("Commands that cannot be applied, since the workers' starts.", lambda each: each.dead_letters),
 }
 """Counters with the label `store`."""
+READABLE = ("groups_readable", "1 while the console can read the groups, 0 while it cannot; absent where none are counted.")
 GROUPS = ("groups", "Groups by their state, as they were within the last minutes; absent while they cannot be read.")
 """A gauge with the label `state`."""
 GROUP_GAUGES: Mapping[str, tuple[str, Callable[[GroupTotals], float | None]]] = {

@@ -7,9 +7,11 @@ import msgspec
 
 from guardian.metrics import HistogramReport
 from notification_service.delivery.core.backlog import Backlog, merged
-from notification_service.status.file import SideFile, SideReport, SideStatus, side_line, side_status
-from resequencer.clock import Instant
+from notification_service.status.file import LATE_MS, SideFile, SideReport, SideStatus, side_line, side_status
+from resequencer.clock import Instant, instant_of
 from resequencer.printable import counted, duration_text
+
+_VERY_LATE_MS = 7_200_000
 
 
 class GateStatus(msgspec.Struct, frozen=True):
@@ -174,6 +176,18 @@ class DeliveryStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     schedules: tuple[ScheduleStatus, ...] = ()
     calls: tuple[ReceiverCalls, ...] = ()
 
+    @property
+    def undelivered(self) -> int | None:
+        """How many rows and offsets are not delivered to all receivers; None if no worker reports a receiver."""
+        waiting = [*(each.waiting for each in self.gates), *(each.behind for each in self.direct)]
+        return sum(waiting) if waiting else None
+
+    @property
+    def oldest_at(self) -> str | None:
+        """Since when the oldest of them waits; None if nothing waits, or that is not known."""
+        backlogs = [*(each.backlog for each in self.gates), *(each.backlog for each in self.direct)]
+        return min((each.oldest_at for each in backlogs if each is not None and each.oldest_at is not None), default=None)
+
 
 def find_delivery(run_directory: Path, service_process_id: int, count: int, now: Instant) -> DeliveryStatus:
     """Combine the reports of the `count` delivery workers of a service that runs."""
@@ -206,6 +220,28 @@ def backlog_text(backlog: Backlog | None) -> str:
     rate = "" if backlog.per_second is None else f", {backlog.per_second:+.1f} per second"
     done = "unknown" if backlog.done_in_ms is None else duration_text(backlog.done_in_ms)
     return f"{since}{rate}, done in: {done}"
+
+
+def delivery_notes(status: DeliveryStatus, now: Instant) -> list[str]:
+    """Say which receivers get nothing, or less than comes, as sentences for `status` and the overview.
+
+    A gate that was shut a moment ago makes no note, nor does a backlog that falls, unless it is hours old.
+    """
+    rows = [(each.receiver, each.since, each.waiting, "row", each.backlog) for each in status.gates]
+    offsets = [(each.receiver, each.since, each.behind, "offset", each.backlog) for each in status.direct]
+    notes = []
+    for receiver, shut_since, count, noun, backlog in (*rows, *offsets):
+        waiting = f"undelivered: {counted(count, noun)}"
+        if count and shut_since is not None and now - instant_of(shut_since) > LATE_MS:
+            notes.append(f"receiver {receiver} gets nothing since {shut_since}; {waiting}")
+        elif count and shut_since is None and backlog is not None and _is_late(backlog, now):
+            notes.append(f"receiver {receiver} falls behind; {waiting}, the oldest since {backlog.oldest_at}")
+    return notes
+
+
+def _is_late(backlog: Backlog, now: Instant) -> bool:
+    waits_ms = 0 if backlog.oldest_at is None else now - instant_of(backlog.oldest_at)
+    return waits_ms > (LATE_MS if backlog.done_in_ms is None else _VERY_LATE_MS)
 
 
 def schedule_line(status: ScheduleStatus) -> str:

@@ -10,12 +10,14 @@ from notification_service.delivery.core.backlog import make_backlog
 from notification_service.status.delivery import (
     DeliveredPartition,
     DeliveryReport,
+    DeliveryStatus,
     DirectStatus,
     GateStatus,
     ReceiverCalls,
     ScheduleStatus,
     delivery_file,
     delivery_lines,
+    delivery_notes,
     find_delivery,
 )
 from resequencer.clock import instant_of
@@ -70,6 +72,32 @@ def test_a_backlog_says_since_when_the_oldest_waits_and_when_all_is_delivered(tm
         f"receiver growing: open, 600 waiting, the oldest since {TICK}, +0.5 per second, done in: unknown",
         "receiver empty: open, 0 waiting",
     ]
+
+
+def noted(
+    *, shut_since: str | None = None, count: int = 600, oldest_at: str | None = None, rate: float | None = None
+) -> list[str]:
+    """Return the notes of a receiver of the ledger, and of one of topics with the same backlog."""
+    backlog = make_backlog(count, oldest_at, rate)
+    gate = GateStatus("bank", shut_since is None, count, "HTTP 503: Anna Muster", shut_since, AT, backlog=backlog)
+    direct = DirectStatus(
+        "mail", "HTTP 503", shut_since, AT, partitions=(DeliveredPartition("T-0", 0, count, 0, backlog=backlog),)
+    )
+    return delivery_notes(DeliveryStatus(gates=(gate,), direct=(direct,)), instant_of(AT))
+
+
+def test_a_receiver_that_gets_nothing_for_long_or_falls_behind_is_noted_without_what_it_answered() -> None:
+    minutes_ago, hours_ago = "2026-03-28T17:50:00.000Z", "2026-03-28T15:59:00.000Z"
+    assert noted(shut_since=minutes_ago) == [
+        f"receiver bank gets nothing since {minutes_ago}; undelivered: 600 rows",
+        f"receiver mail gets nothing since {minutes_ago}; undelivered: 600 offsets",
+    ]
+    assert noted(oldest_at=minutes_ago, rate=0.5)[0].startswith(
+        "receiver bank falls behind; undelivered: 600 rows, the oldest since"
+    )
+    assert len(noted(oldest_at=hours_ago, rate=-2.0)) == 2
+    assert noted(shut_since=TICK) == noted(oldest_at=TICK, rate=0.5) == noted(oldest_at=minutes_ago, rate=-2.0) == []
+    assert noted(shut_since=hours_ago, count=0) == []
 
 
 def test_the_backlog_of_a_receiver_of_topics_is_that_of_the_partitions_of_all_workers(tmp_path: Path) -> None:
