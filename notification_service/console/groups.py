@@ -310,6 +310,11 @@ class GroupsWatch:
         self._refresher.look(_GLANCE)
         return self.totals if self._freshness.problem is None else None
 
+    @property
+    def problem(self) -> str | None:
+        """Why the groups cannot be read at the moment; None while they can, and before the first refresh."""
+        return self._freshness.problem
+
     def find(self, wanted: GroupFilter, limit: int) -> Found:
         """Return the first keys of a filter.
 
