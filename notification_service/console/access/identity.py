@@ -2,7 +2,7 @@
 
 import ipaddress
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -162,10 +162,14 @@ class AuditLog:
             AuditLogUnavailable: The line could not be written.
         """
         identity: Identity = request.state.identity
-        now = self._clock.now()
         client: Client = request.state.client
         via = {} if client.proxy is None else {"proxy": client.proxy}
-        line = {"at": instant_text(now), "by": identity.name, "from": client.address, **via, "action": action, **details}
+        self.write({"by": identity.name, "from": client.address, **via, "action": action, **details})
+
+    def write(self, fields: Mapping[str, str | int | None]) -> None:
+        """Write a line: who does what, with the instant before it. Raises as `note`."""
+        now = self._clock.now()
+        line = {"at": instant_text(now), **fields}
         with self._lock:
             day = instant_text(now)[:10]
             file = self._directory / f"{_PREFIX}{day}{_SUFFIX}"

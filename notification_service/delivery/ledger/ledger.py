@@ -6,7 +6,7 @@ from threading import Lock
 import msgspec
 
 from notification_service.delivery.core.backlog import BacklogTrend
-from notification_service.delivery.core.jobs import GateReport, Job, JobState, RowError, WaitingRow
+from notification_service.delivery.core.jobs import Delivery, GateReport, Job, JobState, RowError, WaitingRow
 from notification_service.delivery.ledger import (
     claims,
     finishing,
@@ -134,6 +134,10 @@ class Ledger:
 
     def errors(self, job: str, limit: int) -> list[RowError]:
         return jobs.list_errors(self.database, job, limit)
+
+    def deliveries(self, text: str, limit: int) -> list[Delivery]:
+        """What is known of the notifications of a unit, or of one notification by its id."""
+        return jobs.list_deliveries(self.database, list(self.receivers), text, limit)
 
     def waiting(self, receiver: str, limit: int) -> list[WaitingRow]:
         return jobs.list_waiting(self.database, receiver, limit)
