@@ -244,12 +244,15 @@ def _plan_initial(console: Console, request: Request, slot: int) -> InitialPlan:
     """Ask the worker, and wait a moment for its answer.
 
     Raises:
-        HTTPException: There is no such worker here (409), or it does not answer (503).
+        HTTPException: There is no such worker here, or it has not read the last order (409), or it does not answer (503).
     """
     regions = _regions(console)
     if regions.refusal is not None:
         return InitialPlan(slot, is_possible=False, text=regions.refusal)
-    order_id = regions.plan_initial(slot, identity_of(request).name)
+    try:
+        order_id = regions.plan_initial(slot, identity_of(request).name)
+    except ResequencerError as error:
+        raise HTTPException(HTTPStatus.CONFLICT, str(error)) from error
     if order_id is None:
         raise _no_worker(slot)
     until = monotonic() + _ANSWER_SECONDS

@@ -113,6 +113,11 @@ class RegionOrderFile(RunFile[RegionOrder]):
         """
         replace_durably(self._path, msgspec.json.encode(order), order.id)
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether there is an order that the worker has not read yet."""
+        return self._path.exists()
+
     def take(self, service_process_id: int) -> RegionOrder | None:
         """Return the order of this service and remove the file; None if there is none.
 

@@ -105,6 +105,8 @@ class LocalRegions:
 
     def plan_initial(self, slot: int, by: str) -> str | None:
         """Let the worker say what its initial state would mean, and return the id of this order; None as in `reset`."""
+        if RegionOrderFile(self._run_directory, slot).is_unread:  # To ask must not take an order away.
+            raise RegionNotReset(f"worker {slot} has not read the last order yet; try again")
         order = self._make(slot, by, to_initial=True, is_dry_run=True)
         return None if order is None else self._give(slot, order)
 

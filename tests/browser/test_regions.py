@@ -57,3 +57,14 @@ def test_a_failed_region_is_reset_by_its_button(browser: Browser, failed: tuple[
         wait_until(lambda: daemon.service.sequences("uow-1") == [1], "it has left")
         wait_until(lambda: (visit.open("/regions"), "goes back to its last checkpoint" in visit.main)[1], "the answer")
         wait_until(lambda: (visit.open("/regions"), "running" in visit.main)[1], "it runs")
+    with Visit(browser, address_of(daemon.service), NARROW, "dark") as visit:
+        visit.open("/regions")
+        visit.page.get_by_role("link", name="Reset it to its initial state…").click()
+        visit.page.wait_for_url("**/regions/initial?slot=0")
+        assert "A reset to the initial state would read" in visit.main
+        assert (visit.overflow, visit.barriers) == (0, [])
+        visit.page.get_by_label("Reason").fill("a wrong mapping")
+        visit.page.get_by_role("button", name="Reset to the initial state").click()
+        visit.page.wait_for_url("**/regions")
+        wait_until(lambda: daemon.service.sequences("uow-1") == [1, 1], "it is sent again")
+        assert visit.complaints == []

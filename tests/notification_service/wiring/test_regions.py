@@ -233,6 +233,8 @@ def test_orders_for_regions_are_files_of_the_slot(configured):
     taken = file.take(7)
     assert (taken.id, taken.by, taken.is_forced, taken.to_initial) == (given, "anna", True, False)
     local.plan_initial(0, "anna")
+    with pytest.raises(RegionNotReset, match="has not read the last order yet"):
+        local.plan_initial(0, "anna")
     planned = file.take(7)
     assert (planned.to_initial, planned.is_dry_run) == (True, True)
     order = local.reset_to_initial(0, "anna", "a new handler")
