@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup, escape
 from msgspec import Meta
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -47,7 +48,9 @@ def make_templates(clock: Clock) -> Jinja2Templates:
         "counted": counted,
         "number": lambda value: f"{value:,}".replace(",", "\N{NO-BREAK SPACE}"),
         "instant": instant_shown,
-        "with_instants": lambda text: _ISO_INSTANT.sub(lambda found: instant_shown(found[0]), text),
+        "time": time_shown,
+        "with_instants": lambda text: Markup(_ISO_INSTANT.sub(lambda found: time_shown(found[0]), str(escape(text)))),  # noqa: S704
+        "since": lambda at: age_shown(at, clock.now()),
         "age": lambda at: duration_text(clock.now() - (instant_of(at) if isinstance(at, str) else at)),
         "relative": lambda at: relative_text(instant_of(at) if isinstance(at, str) else at, clock.now()),
         "duration": duration_text,
@@ -64,6 +67,24 @@ def instant_shown(at: Instant | str) -> str:
         return instant_text(instant_of(at) if isinstance(at, str) else at).replace("T", " ")[:19]
     except ValueError:
         return printable(str(at))
+
+
+def time_shown(at: Instant | str) -> Markup:
+    """Return an instant for the text of a page, in UTC. The script adds the reader's time beside it."""
+    try:
+        exact = instant_text(instant_of(at) if isinstance(at, str) else at)
+    except ValueError:
+        return escape(instant_shown(at))
+    return Markup('<time datetime="{}">{}</time>').format(exact, instant_shown(at))
+
+
+def age_shown(at: Instant | str, now: Instant) -> Markup:
+    """Return for how long something lasts. The script keeps it right while the page is open; its tooltip has the instant."""
+    began = instant_of(at) if isinstance(at, str) else at
+    title = f"since {instant_shown(began)} UTC"
+    return Markup('<time datetime="{}" data-age title="{}">{}</time>').format(
+        instant_text(began), title, duration_text(now - began)
+    )
 
 
 def rate_text(per_second: float) -> str:

@@ -27,6 +27,7 @@ from notification_service.console.access.layer import route
 from notification_service.console.completion_stream import EventStream, NoPlace, place_of, stream
 from notification_service.console.context import Because, Console, Operation, change_of, form_route, identity_of, reason_of
 from notification_service.console.groups import GroupFilter, Groups, GroupsFreshness, GroupTotals
+from notification_service.console.sources import OLD_MS
 from notification_service.events.identifiers import shown
 from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError
@@ -423,8 +424,6 @@ def _key(request: Request) -> str:
 _SHOWN = 200
 _SHOWN_MEMBERS = 100
 _LONGEST = 256
-_OLD_MS = 15_000
-"""A view that is older gets a word of warning."""
 _PROBLEMS, _NEWEST = "problems", "newest"
 
 
@@ -502,4 +501,4 @@ class _GroupPages:
         return RedirectResponse(f"/groups/{quote(_key(request), safe='')}", HTTPStatus.SEE_OTHER)
 
     def _is_old(self, as_of: int | None) -> bool:
-        return as_of is not None and self._console.sources.clock.now() - as_of > _OLD_MS
+        return as_of is not None and self._console.sources.clock.now() - as_of > OLD_MS

@@ -17,6 +17,7 @@ from notification_service.console.access.layer import route
 from notification_service.console.context import Console, Operation, identity_of, instant_shown, read_instant
 from notification_service.console.dead_letters import story_for_person
 from notification_service.console.find_unit import DAY_MS, NOT_STORED, Search, find_service_hindrance, find_story, prospect_of
+from notification_service.console.sources import OLD_MS
 from notification_service.console.unit_story import UnitStory, Wait, timeline_of
 from notification_service.console.waiting import (
     BadPlace,
@@ -285,8 +286,6 @@ def _text(at: Instant | None) -> str | None:
 _AGE = Duration("1s", "3650d")
 _MAX_CHARACTERS = 512
 _WAITING_ROWS = 50
-_OLD_MS = 30_000
-"""A copy that is older gets a word of warning."""
 
 
 class Asked(NamedTuple):
@@ -363,7 +362,7 @@ def _asked(request: Request) -> Asked:
 
 
 def _is_old(answer: WaitingAnswer, now: Instant) -> bool:
-    return any(each.as_of is not None and now - each.as_of > _OLD_MS for each in answer.partitions)
+    return any(each.as_of is not None and now - each.as_of > OLD_MS for each in answer.partitions)
 
 
 _FITTING = {

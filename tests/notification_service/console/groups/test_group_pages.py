@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.console_stage import FORM, client_of, http_settings, make_sources, token_on
+from harness.console_stage import FORM, client_of, http_settings, make_sources, text_of, token_on
 from harness.counted_groups import HOUR_MS, PARTY, GroupStage
 from starlette.requests import HTTPConnection
 from starlette.testclient import TestClient
@@ -74,7 +74,7 @@ class Stage:
 
     def text(self, path: str) -> str:
         page = self.client.get(path)
-        return f"{page.status_code} {' '.join(unescape(re.sub(r'<[^>]*>', ' ', page.text.partition('<main')[2])).split())}"
+        return f"{page.status_code} {text_of(page.text.partition('<main')[2])}"
 
 
 @pytest.fixture
@@ -340,3 +340,15 @@ def test_what_is_not_counted_at_the_moment_is_told_with_the_reason(stage: Stage,
     assert "Not everything is counted" not in stage.text("/groups")
     stage.groups.reported = AggregationStatus((), (store,))
     assert f"Not everything is counted now, store payments: {why}" in stage.text("/groups")
+
+
+def test_groups_that_are_old_say_so_first_of_all(stage: Stage) -> None:
+    fill(stage.groups)
+    stage.look()
+    assert "Groups As of" in stage.text("/groups")
+    stage.groups.clock.advance(11 * 60_000)
+    for path in ("/groups", f"/groups/{OPEN}"):
+        shown = stage.text(path)
+        assert "The groups below are 11 min 0 s old : as of " in shown.partition("All groups")[0].partition("First status")[0], (
+            path
+        )

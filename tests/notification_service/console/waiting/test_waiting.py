@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from notification_service.console import waiting as query
 from notification_service.console import waiting_copy as copy_module
+from notification_service.console.sources import Spent
 from notification_service.console.waiting import (
     IDLE,
     LOOKED_AT,
@@ -357,11 +358,16 @@ def test_the_thread_refreshes_and_ends_with_the_console(tmp_path: Path, view: Vi
         kept.close()
 
 
-def test_refreshing_takes_a_third_of_the_time_while_people_look_and_a_fiftieth_otherwise() -> None:
-    assert LOOKED_AT.pause_after(0.01) == 1
-    assert LOOKED_AT.pause_after(6.0) == pytest.approx(12)
-    assert IDLE.pause_after(0.01) == 10
-    assert IDLE.pause_after(6.0) == pytest.approx(294)
+def test_refreshing_takes_a_third_of_a_core_while_people_look_and_a_fiftieth_otherwise() -> None:
+    assert LOOKED_AT.pause_after(Spent(0.01, 0.01)) == 1
+    assert LOOKED_AT.pause_after(Spent(6.0, 6.0)) == pytest.approx(12)
+    assert IDLE.pause_after(Spent(0.01, 0.01)) == 10
+    assert IDLE.pause_after(Spent(6.0, 6.0)) == pytest.approx(294)
+
+
+def test_waiting_for_a_slow_server_or_a_busy_machine_makes_no_old_copy() -> None:
+    assert IDLE.pause_after(Spent(2.5, 0.02)) == 10
+    assert LOOKED_AT.pause_after(Spent(2.5, 0.02)) == 2.5, "it is asked for half of the time at most"
 
 
 def test_after_a_whole_listing_the_changes_since_are_read_soon_unless_that_is_the_whole_again(tmp_path: Path, view: View) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from harness.console_stage import URL, http_settings, make_sources
+from harness.console_stage import URL, http_settings, make_sources, text_of
 from harness.driving import PARTITION
 from harness.service_under_test import FakeClock
 from harness.stored_units import StoredUnits
@@ -102,7 +102,7 @@ def test_a_service_that_is_stale_is_told_before_what_waits(stage: Stage) -> None
     page = stage.get()
     assert "is stale" not in page
     assert "deadline, 39 s ago" in page
-    assert '<th scope="col">Waiting</th>' in page
+    assert '<th scope="col">Age</th>' in page
     assert '<th scope="col" class="number">Worker</th>' in page
     assert all(f"<dt>{each.value}</dt>" in page for each in WaitKind), "each kind is explained"
     sources = stage.console.sources
@@ -158,3 +158,13 @@ def test_with_storage_none_the_reported_waits_are_shown_and_the_page_says_why_th
     stage.units.close()
     assert "uow-told" in page
     assert "in the memory of its worker" in page
+
+
+def test_a_page_says_first_of_all_that_it_is_old(stage: Stage) -> None:
+    stage.units.put("uow-a", b"", waits(stage.clock.now() - 60_000))
+    fresh = text_of(stage.get())
+    assert "Waiting As of 2026-03-28 23:20:00, 0 s ago. Waiting units 1" in fresh
+    stage.clock.advance(130_000)
+    old = text_of(stage.client.get("/waiting").text)
+    assert "Waiting ! The waiting units below are 2 min 10 s old : as of 2026-03-28 23:20:00. They are being read again" in old
+    assert old.index("2 min 10 s old") < old.index("Waiting units 1")
