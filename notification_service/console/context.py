@@ -1,11 +1,12 @@
 """What all pages and operations share: the console itself, how its pages are made, and how a request is read and answered."""
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args
+from urllib.parse import urlencode
 
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
@@ -46,7 +47,7 @@ def make_templates(clock: Clock) -> Jinja2Templates:
     environment.filters |= {
         "visible": printable,
         "counted": counted,
-        "number": lambda value: f"{value:,}".replace(",", "\N{NO-BREAK SPACE}"),
+        "number": "{:,}".format,
         "instant": instant_shown,
         "time": time_shown,
         "with_instants": lambda text: Markup(_ISO_INSTANT.sub(lambda found: time_shown(found[0]), str(escape(text)))),  # noqa: S704
@@ -280,6 +281,59 @@ def read_query(request: Request, wanted: type[Taken]) -> Taken:
     if nulls:  # The conversion takes the word `null` for no value.
         raise _bad(f"{nulls[0]} is {shown(given[nulls[0]])}; leave it out if you do not ask for it")
     return taken
+
+
+def known_parameters(request: Request, *known: str) -> Mapping[str, str]:
+    """Return the parameters of a page; one that is not given is empty.
+
+    Raises HTTPException (400) if one is unknown or given twice: a filter that is not applied would mislead.
+    """
+    given = dict.fromkeys(known, "")
+    for name, value in request.query_params.multi_items():
+        if name not in given:
+            raise _bad(f"the parameter {shown(name)} is unknown, its value is {shown(value)}; known are: {', '.join(known)}")
+        if given[name]:
+            raise _bad(f"the parameter {name} is given twice")
+        given[name] = value
+    return given
+
+
+class PageNumber(NamedTuple):
+    """A page of a list by its number, from 1, with `size` rows; `url` makes the address of a page with this number."""
+
+    number: int
+    size: int
+    url: Callable[[int], str]
+
+    @property
+    def first(self) -> int:
+        """The number of the first row, from 1."""
+        return (self.number - 1) * self.size + 1
+
+    @property
+    def end(self) -> int:
+        """How many rows there are up to the end of this page."""
+        return self.number * self.size
+
+    @property
+    def previous(self) -> str | None:
+        return self.url(self.number - 1) if self.number > 1 else None
+
+    def next_of(self, matching: int) -> str | None:
+        """The address of the next page, None behind the last of `matching` rows, and behind the last page that there is."""
+        return self.url(self.number + 1) if matching > self.end and self.number < _MAX_PAGE else None
+
+
+_MAX_PAGE = 100
+
+
+def read_page_number(text: str, size: int, path: str, given: Mapping[str, str]) -> PageNumber:
+    """Return the page. `given` are the other parameters. Raises HTTPException (400) if it is no number of a page."""
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 4 else 0 if text else 1
+    if not 0 < number <= _MAX_PAGE:
+        raise _bad(f"page is {shown(text)}; a number from 1 to {_MAX_PAGE} is expected")
+    kept = {name: value for name, value in given.items() if value}
+    return PageNumber(number, size, lambda other: f"{path}?{urlencode({**kept, 'page': other})}")
 
 
 def read_body(request: Request, wanted: type[Taken]) -> Taken:

@@ -131,8 +131,9 @@ class GroupIndex:
             self._is_whole = True
             return _totals(connection)
 
-    def find(self, wanted: GroupFilter, limit: int) -> Found:
-        """Return the first `limit` keys: what is not through, the oldest first; then the others, the latest change first.
+    def find(self, wanted: GroupFilter, limit: int, offset: int = 0) -> Found:
+        """Return up to `limit` keys behind `offset`: what is not through, the oldest first; then the others, the latest change
+        first.
 
         With `is_newest_first` the groups that began last come first, whatever their state.
 
@@ -150,8 +151,8 @@ class GroupIndex:
             # All rows in the order of the table are read ten times as fast as in the order of an index.
             order = "+place, +at, +key" if wanted.text or wanted.message_id else "place, at, key"
             order = "began DESC, +key" if wanted.is_newest_first else order
-            listed = f"SELECT key FROM known WHERE {sql} ORDER BY {order} LIMIT ?"  # noqa: S608 - The condition is ours.
-            keys = tuple(_until_interrupted(connection, listed, (*values, limit)))
+            listed = f"SELECT key FROM known WHERE {sql} ORDER BY {order} LIMIT ? OFFSET ?"  # noqa: S608 - The condition is ours.
+            keys = tuple(_until_interrupted(connection, listed, (*values, limit, offset)))
             if monotonic() > until:
                 return Found(keys, len(keys), is_counted=False, is_whole=False)
             connection.set_progress_handler(None, 0)
@@ -328,13 +329,13 @@ class GroupsWatch:
         """Return the totals of the last refresh, None while the groups cannot be read."""
         return self.totals if self._freshness.problem is None else None
 
-    def find(self, wanted: GroupFilter, limit: int) -> Found:
-        """Return the first keys of a filter.
+    def find(self, wanted: GroupFilter, limit: int, offset: int = 0) -> Found:
+        """Return keys of a filter, as the index has them.
 
         Raises:
             IndexUnusable: The index cannot be read.
         """
-        return Found() if self._index is None else self._index.find(wanted, limit)
+        return Found() if self._index is None else self._index.find(wanted, limit, offset)
 
     @contextmanager
     def reading(self) -> Iterator[StoreView]:

@@ -1,6 +1,6 @@
 """Units, as pages and operations of the API: the waiting ones by age, and everything that is known of one."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Annotated, Literal, NamedTuple
 from urllib.parse import urlencode
@@ -14,7 +14,8 @@ from starlette.routing import Route
 
 from notification_service.console.access.identity import Role
 from notification_service.console.access.layer import route
-from notification_service.console.context import Console, Operation, identity_of, instant_shown, read_instant
+from notification_service.console.context import Console, Operation, identity_of, instant_shown, known_parameters, read_instant
+from notification_service.console.csv_files import csv_answer, time_cell
 from notification_service.console.dead_letters import story_for_person
 from notification_service.console.find_unit import DAY_MS, NOT_STORED, Search, find_service_hindrance, find_story, prospect_of
 from notification_service.console.sources import OLD_MS
@@ -22,6 +23,7 @@ from notification_service.console.unit_story import UnitStory, Wait, timeline_of
 from notification_service.console.waiting import (
     BadPlace,
     Freshness,
+    Sort,
     Totals,
     WaitingAnswer,
     WaitingClass,
@@ -288,61 +290,106 @@ _MAX_CHARACTERS = 512
 _WAITING_ROWS = 50
 
 
+_FILTERS = ("for", "kind", "partition", "older", "id")
+
+
 class Asked(NamedTuple):
-    """The parameters of the page, as they were typed."""
+    """The parameters of the page, as they were typed. `first` is the number of the first row, by the page before."""
 
     waits_for: str
     kind: str
     partition: str
     older: str
     unit: str
+    sort: Sort
     after: str | None
+    before: str | None
+    first: int
 
     def filtered(self, now: Instant) -> WaitingFilter:
         """Raises Mismatch: The age is no duration."""
         before = now - int(_AGE.read(self.older) or 0) if self.older else None
-        return WaitingFilter(self.waits_for, self.kind, self.partition, self.unit, before)
+        return WaitingFilter(self.waits_for, self.kind, self.partition, self.unit, before, self.sort)
 
     @property
     def is_filtered(self) -> bool:
         return any(self[:5])
 
-    def url_after(self, place: str) -> str:
-        """Return the address of the page behind this place, with the same filter."""
+    @property
+    def given(self) -> Mapping[str, str]:
+        """The filter as parameters of a URL."""
         names = {"for": self.waits_for, "kind": self.kind, "partition": self.partition, "older": self.older, "id": self.unit}
-        return "/waiting?" + urlencode({**{name: value for name, value in names.items() if value}, "after": place})
+        return {name: value for name, value in names.items() if value}
+
+    def url(self, path: str = "/waiting", **others: object) -> str:
+        """Return an address with the same filter, in the same order if `others` have none."""
+        sort = {} if self.sort is Sort.AGE else {"sort": self.sort.value}
+        given = {**self.given, **sort, **others}
+        return f"{path}?{urlencode(given)}" if given else path
+
+    def refused(self) -> str:
+        return f"older is {shown(self.older)}; a number with a unit, such as 10m, is expected"
 
 
 def waiting_routes(console: Console) -> list[Route]:
     def waiting(request: Request) -> Response:
-        service, asked, problem = console.sources.find_report(), _asked(request), None
+        service, asked, problem = console.sources.find_report(), read_asked(request), None
         if not console.waiting.is_stored:
             return console.page(request, "waiting_reported.html", service=service, hindrance=find_service_hindrance(service))
         now = console.sources.clock.now()
         try:
             wanted = asked.filtered(now)
         except Mismatch:
-            wanted, problem = WaitingFilter(), f"“older than” needs a number with a unit, such as 10m: {asked.older}"
+            wanted, problem = WaitingFilter(), asked.refused()
         try:
-            answer = console.waiting.ask(wanted, asked.after, _WAITING_ROWS)
+            answer = console.waiting.ask(wanted, asked.after, _WAITING_ROWS, asked.before)
         except BadPlace as error:
             raise HTTPException(400, "this address names no page; begin at the first one") from error
+        page = answer.page
+        first = asked.first if page.before is not None else 1
+        previous, following = max(1, first - _WAITING_ROWS), first + len(page.units)
         return console.page(
             request,
             "waiting.html",
+            HTTPStatus.OK if problem is None else HTTPStatus.BAD_REQUEST,
             answer=answer,
             hindrance=find_service_hindrance(service),
-            found=answer.page,
+            found=page,
             asked=asked,
             problem=problem,
             kinds=[each.value for each in WaitKind],
             partitions=[each.partition for each in answer.partitions],
             slots=slots_of(service),
             is_old=_is_old(answer, now),
-            next_page=None if answer.page.after is None else asked.url_after(answer.page.after),
+            first=first,
+            previous_page=None if page.before is None else asked.url(before=page.before, number=previous),
+            next_page=None if page.after is None else asked.url(after=page.after, number=following),
+            may_order=_may_order(console, request),
         )
 
-    return [route("/waiting", waiting, name="waiting")]
+    def listed(request: Request) -> Response:
+        if not console.waiting.is_stored:
+            raise HTTPException(HTTPStatus.CONFLICT, NOT_STORED)
+        asked, slots = read_asked(request), slots_of(console.sources.find_report())
+        try:
+            wanted = asked.filtered(console.sources.clock.now())
+        except Mismatch as error:
+            raise HTTPException(HTTPStatus.BAD_REQUEST, asked.refused()) from error
+        rows = (_cells(each, slots) for each in console.waiting.all(wanted))
+        return csv_answer("waiting", _COLUMNS, rows)
+
+    return [
+        route("/waiting", waiting, name="waiting"),
+        route("/waiting.csv", listed, name="waiting-csv"),
+    ]
+
+
+_COLUMNS = ("unit", "waits_for", "kind", "since", "until", "envelopes", "bytes", "partition", "worker")
+
+
+def _cells(each: WaitingUnit, slots: Mapping[str, int]) -> Sequence[object]:
+    times = (time_cell(each.since), time_cell(each.until))
+    return (each.unit, each.waits_for, each.kind, *times, each.envelopes, each.bytes, each.partition, slots.get(each.partition))
 
 
 def slots_of(service: ServiceReport | None) -> Mapping[str, int]:
@@ -352,13 +399,17 @@ def slots_of(service: ServiceReport | None) -> Mapping[str, int]:
     return {each.partition: each.slot for each in service.whole.partitions}
 
 
-def _asked(request: Request) -> Asked:
-    given = request.query_params
-
-    def text(name: str) -> str:
-        return given.get(name, "").strip()[:_MAX_CHARACTERS]
-
-    return Asked(text("for"), text("kind"), text("partition"), text("older"), text("id"), given.get("after"))
+def read_asked(request: Request) -> Asked:
+    """Raises HTTPException (400): A parameter is unknown, or is not as expected."""
+    given = known_parameters(request, *_FILTERS, "sort", "after", "before", "number")
+    waits_for, kind, partition, older, unit = (given[each].strip()[:_MAX_CHARACTERS] for each in _FILTERS)
+    sort, number = given["sort"] or Sort.AGE.value, given["number"] or "1"
+    if sort not in tuple(Sort):
+        raise HTTPException(HTTPStatus.BAD_REQUEST, f"sort is {shown(sort)}; {', '.join(Sort)} are expected")
+    if not (number.isascii() and number.isdecimal() and len(number) < 10):
+        raise HTTPException(HTTPStatus.BAD_REQUEST, f"number is {shown(number)}; that of a row is expected")
+    places = (given["after"] or None, given["before"] or None)
+    return Asked(waits_for, kind, partition, older, unit, Sort(sort), *places, int(number))
 
 
 def _is_old(answer: WaitingAnswer, now: Instant) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import re
+from io import StringIO
 from pathlib import Path
 
 import msgspec
 import pytest
-from harness.console_stage import FORM, Workers, client_of, make_sources, token_on, without_times
+from harness.console_stage import FORM, Workers, client_of, make_sources, text_of, token_on, without_times
 from harness.service_under_test import BEGINNING
 from starlette.testclient import TestClient
 
@@ -236,6 +238,20 @@ def _letter(number: int, value: bytes) -> bytes:
 
 def numbers_on(page: str) -> list[str]:
     return [html.unescape(each) for each in re.findall(r'<th scope="row"><a href="/dead-letter\?number=[^"]*">([^<]*)</a>', page)]
+
+
+def test_dead_letters_have_pages_and_are_a_file_for_a_spreadsheet(tmp_path: Path) -> None:
+    letters = letters_in(tmp_path, *(b"not json" for _ in range(203)))
+    page = letters.get("/dead-letters?state=new").text
+    assert "1–100 of 203 Next page" in text_of(page)
+    assert '<a href="/dead-letters?state=new&amp;page=2" rel="next">' in page
+    last = letters.get("/dead-letters?state=new&page=3").text
+    assert numbers_on(last) == ["T-0#3", "T-0#2", "T-0#1"]
+    assert "201–203 of 203 Previous page" in text_of(last)
+    rows = list(csv.reader(StringIO(letters.get("/dead-letters.csv?state=new").text, newline="")))
+    assert rows[0] == ["number", "state", "reason", "unit", "dead_since", "position", "error"]
+    assert (len(rows), rows[1][:3]) == (204, ["T-0#1", "new", "undecodable"])
+    assert letters.get("/dead-letters?status=new").status_code == 400
 
 
 def test_dead_letters_are_listed_the_newest_first_and_found_by_reason(letters: TestClient) -> None:

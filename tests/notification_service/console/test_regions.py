@@ -134,7 +134,7 @@ def test_the_page_has_a_line_about_the_bridge(tmp_path: Path) -> None:
 
     assert "<strong>Bridge</strong>" not in shown(None)
     answered = shown(BridgeState(7, None, "mqtt://b", "topic T", 1_234, 3))
-    assert "from mqtt://b to topic T: runs. 1\xa0234 messages appended, 3 not acknowledged yet." in answered
+    assert "from mqtt://b to topic T: runs. 1,234 messages appended, 3 not acknowledged yet." in answered
     answered = shown(BridgeState(7, "start: <b>away</b>", "mqtt://b", "topic T", notes=("a note",)))
     assert "start: &lt;b&gt;away&lt;/b&gt;" in answered
     assert "a note." in answered

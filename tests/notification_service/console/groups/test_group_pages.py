@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Iterator
 from html import unescape
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -153,11 +155,39 @@ def test_a_group_is_found_by_the_id_of_its_message(stage: Stage) -> None:
     assert stage.text(f"/groups/M-{OPEN}") == stage.text(f"/groups/{OPEN}")
 
 
-def test_the_list_is_bounded_and_says_how_many_there_are(stage: Stage) -> None:
+def test_the_list_has_pages_says_how_many_there_are_and_is_a_file(stage: Stage) -> None:
     for number in range(205):
         stage.groups.status(f"G{number:03}", f"u{number}", "ACSP")
     stage.look()
-    assert "205 groups, the first 200 of them" in stage.text("/groups")
+    assert "1–100 of 205 Next page" in stage.text("/groups")
+    last = stage.text("/groups?page=3")
+    assert "201–205 of 205 Previous page" in last
+    assert "M-G204" in last
+    assert "M-G000" not in last
+    answer = stage.client.get("/groups.csv")
+    rows = list(csv.reader(StringIO(answer.text, newline="")))
+    assert rows[0][:4] == ["key", "message_id", "initiating_party", "state"]
+    assert [each[0] for each in rows[1:]] == [f"G{number:03}" for number in range(205)]
+    masked = stage.client_for(Role.VIEWER).get("/groups.csv").text.splitlines()
+    assert next(csv.reader(masked[1:2]))[2] == "needs the role payments"
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("page=0", "page is '0'; a number from 1 to 100 is expected"),
+        ("state=abc", "state is 'abc'; expected: open"),
+        ("since=1", "the parameter 'since' is unknown"),
+    ],
+)
+def test_a_filter_that_would_not_be_applied_is_refused(stage: Stage, query: str, problem: str) -> None:
+    assert problem in stage.text(f"/groups?{query}")
+
+
+def test_an_answer_of_the_api_is_bounded(stage: Stage) -> None:
+    for number in range(205):
+        stage.groups.status(f"G{number:03}", f"u{number}", "ACSP")
+    stage.look()
     answer = stage.get(limit="3")
     assert len(answer["groups"]) == 3
     assert answer["matching"] == 205

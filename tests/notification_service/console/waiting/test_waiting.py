@@ -21,6 +21,7 @@ from notification_service.console.waiting import (
     IDLE,
     LOOKED_AT,
     BadPlace,
+    Sort,
     WaitingFilter,
     WaitingPage,
     WaitingUnit,
@@ -60,6 +61,21 @@ def all_of(copy: WaitingCopy, asked: WaitingFilter | None = None, limit: int = 3
     while page.after is not None:
         page = page_of(copy, asked, page.after, limit)
         yield from page.units
+
+
+def back_through(copy: WaitingCopy, asked: WaitingFilter, limit: int = 2) -> Iterator[WaitingUnit]:
+    """Page to the end, then back to the beginning; yield what was seen on the way back, in the order of the list."""
+    page = page_of(copy, asked, limit=limit)
+    assert page.before is None
+    while page.after is not None:
+        page = page_of(copy, asked, page.after, limit)
+    seen = list(page.units)
+    while page.before is not None:
+        with copy.reading() as connection:
+            assert connection is not None
+            page = read_page(connection, asked, None, limit, page.before)
+        seen = [*(each for each in page.units if each not in seen), *seen]
+    yield from seen
 
 
 @pytest.fixture
@@ -115,6 +131,7 @@ FILTERS = st.builds(
     st.sampled_from(["", "T-0", "T-9"]),
     st.sampled_from(["", "a", "ü", "z"]),
     st.none() | st.integers(0, 6),
+    st.sampled_from(Sort),
 )
 
 
@@ -151,10 +168,11 @@ def compare_with_a_model(
     wanted = {key for key, value in model.items() if _lets_through(asked, key, value)}
     listed = list(all_of(copy, asked))
     assert sorted((each.unit, each.partition) for each in listed) == sorted(wanted)
-    if asked.unit:
+    if asked.is_by_unit:
         assert [each.unit for each in listed] == sorted(each.unit for each in listed)
     else:
-        assert [each.since for each in listed] == sorted(each.since for each in listed)
+        assert [each.since for each in listed] == sorted((each.since for each in listed), reverse=asked.sort is Sort.NEWEST)
+    assert list(back_through(copy, asked)) == listed
     page = page_of(copy, asked)
     assert (page.matching, page.total.units) == (len(wanted), len(model))
     assert page.total.envelopes == sum(each.stashed for each in model.values())
