@@ -26,6 +26,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from notification_service.console.access.identity import Authenticator, Client, Network, is_within
 from notification_service.console.access.layer import AccessLayer, BodyTooLarge, Limits, route
 from notification_service.console.access.settings import HttpTls
+from notification_service.console.bulk_orders import bulk_order_routes
 from notification_service.console.context import JSON, Console, Operation, route_of
 from notification_service.console.dead_letter_pages import dead_letter_operations, dead_letter_routes
 from notification_service.console.delivery import delivery_operations, delivery_routes
@@ -133,6 +134,7 @@ def routes_of(console: Console) -> list[Route]:
         *unit_routes(console),
         *dead_letter_routes(console),
         *order_routes(console),
+        *bulk_order_routes(console),
         *partition_routes(console),
         *delivery_routes(console),
         *group_routes(console),

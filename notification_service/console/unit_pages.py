@@ -290,7 +290,7 @@ _MAX_CHARACTERS = 512
 _WAITING_ROWS = 50
 
 
-_FILTERS = ("for", "kind", "partition", "older", "id")
+FILTERS = ("for", "kind", "partition", "older", "id")
 
 
 class Asked(NamedTuple):
@@ -401,14 +401,18 @@ def slots_of(service: ServiceReport | None) -> Mapping[str, int]:
 
 def read_asked(request: Request) -> Asked:
     """Raises HTTPException (400): A parameter is unknown, or is not as expected."""
-    given = known_parameters(request, *_FILTERS, "sort", "after", "before", "number")
-    waits_for, kind, partition, older, unit = (given[each].strip()[:_MAX_CHARACTERS] for each in _FILTERS)
-    sort, number = given["sort"] or Sort.AGE.value, given["number"] or "1"
+    return asked_of(known_parameters(request, *FILTERS, "sort", "after", "before", "number"))
+
+
+def asked_of(given: Mapping[str, str]) -> Asked:
+    """Raises HTTPException (400): A parameter is not as expected."""
+    waits_for, kind, partition, older, unit = (given[each].strip()[:_MAX_CHARACTERS] for each in FILTERS)
+    sort, number = given.get("sort") or Sort.AGE.value, given.get("number") or "1"
     if sort not in tuple(Sort):
         raise HTTPException(HTTPStatus.BAD_REQUEST, f"sort is {shown(sort)}; {', '.join(Sort)} are expected")
     if not (number.isascii() and number.isdecimal() and len(number) < 10):
         raise HTTPException(HTTPStatus.BAD_REQUEST, f"number is {shown(number)}; that of a row is expected")
-    places = (given["after"] or None, given["before"] or None)
+    places = (given.get("after") or None, given.get("before") or None)
     return Asked(waits_for, kind, partition, older, unit, Sort(sort), *places, int(number))
 
 
