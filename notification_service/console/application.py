@@ -26,7 +26,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from notification_service.console.access.identity import Authenticator, Client, Network, is_within
 from notification_service.console.access.layer import AccessLayer, BodyTooLarge, Limits, route
 from notification_service.console.access.settings import HttpTls
-from notification_service.console.bulk_orders import bulk_order_routes
 from notification_service.console.context import JSON, Console, Operation, route_of
 from notification_service.console.dead_letter_pages import dead_letter_operations, dead_letter_routes
 from notification_service.console.delivery import delivery_operations, delivery_routes
@@ -40,7 +39,9 @@ from notification_service.console.overview import (
     worker_routes,
 )
 from notification_service.console.region_pages import region_operations, region_routes
-from notification_service.console.unit_pages import unit_operations, unit_routes, waiting_routes
+from notification_service.console.unit_pages import unit_operations, unit_routes
+from notification_service.console.waiting.bulk_orders import bulk_order_routes
+from notification_service.console.waiting.pages import waiting_routes
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable
 

@@ -25,7 +25,7 @@ from notification_service.console.find_unit import called_text, relative_text
 from notification_service.console.groups import Groups
 from notification_service.console.history import History, Peers, Sampler
 from notification_service.console.sources import SharedViews, Sources
-from notification_service.console.waiting import WaitingUnits
+from notification_service.console.waiting.units import WaitingUnits
 from notification_service.events.identifiers import shown
 from resequencer.clock import Clock, Instant, instant_of, instant_text
 from resequencer.printable import counted, duration_text, printable

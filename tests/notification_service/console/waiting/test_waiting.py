@@ -14,10 +14,11 @@ from harness.service_under_test import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from notification_service.console import waiting as query
-from notification_service.console import waiting_copy as copy_module
 from notification_service.console.sources import Spent
-from notification_service.console.waiting import (
+from notification_service.console.waiting import copy as copy_module
+from notification_service.console.waiting import units as query
+from notification_service.console.waiting.copy import NAME, CopyUnusable, WaitingCopy
+from notification_service.console.waiting.units import (
     IDLE,
     LOOKED_AT,
     BadPlace,
@@ -28,7 +29,6 @@ from notification_service.console.waiting import (
     WaitingUnits,
     read_page,
 )
-from notification_service.console.waiting_copy import NAME, CopyUnusable, WaitingCopy
 from resequencer.record import Partition
 from resequencer.storage_port import Header, StorageUnavailable, WaitKind, Waits
 from storage.view_port import UnitView, WaitingChanges, WaitingPortion

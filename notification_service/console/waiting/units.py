@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from notification_service.console.sources import FRESH_MS, Pace, Refresher, Sources
-from notification_service.console.waiting_copy import CopyUnusable, WaitingCopy
+from notification_service.console.waiting.copy import CopyUnusable, WaitingCopy
 from resequencer.clock import Instant
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable

@@ -16,8 +16,8 @@ from notification_service.console.context import Console, identity_of, known_par
 from notification_service.console.find_unit import known_partitions
 from notification_service.console.order_pages import TEXTS, opened
 from notification_service.console.orders import Wish, give, make_order
-from notification_service.console.unit_pages import FILTERS, Asked, asked_of
-from notification_service.console.waiting import WaitingFilter, WaitingUnit
+from notification_service.console.waiting.pages import FILTERS, Asked, asked_of
+from notification_service.console.waiting.units import WaitingFilter, WaitingUnit
 from notification_service.events.identifiers import shown
 from resequencer.clock import Instant, instant_of
 from resequencer.errors import ResequencerError

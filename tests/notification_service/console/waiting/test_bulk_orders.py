@@ -13,8 +13,8 @@ from harness.console_stage import text_of
 from harness.service_under_test import P0
 
 from guardian.ports import TransportUnavailable
-from notification_service.console import bulk_orders
 from notification_service.console.access.identity import Role
+from notification_service.console.waiting import bulk_orders
 from resequencer.order import Order
 from resequencer.order import Stage as Proposed
 from resequencer.record import Partition
