@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args
 from urllib.parse import urlencode
@@ -133,6 +134,7 @@ class Console:
         self.sampler = Sampler(sources, self.history, has_approval=bool(settings.approval))
         self.waiting = WaitingUnits(sources)
         self.peers = Peers(settings.peers, settings.peers_token, sources.clock)
+        self._version = metadata.version("resequencer")
         self._templates: Jinja2Templates = make_templates(sources.clock)
         self.ledger = None if sources.open_ledger is None else sources.open_ledger()
         self.groups = None if sources.groups is None else Groups(sources.groups, sources.clock)
@@ -143,6 +145,7 @@ class Console:
         """Render a page for the person who asks."""
         identity = identity_of(request)
         shown |= {"identity": identity, "now": self.sources.clock.now(), "form_token": lambda: self.tokens.make(identity)}
+        shown["version"] = self._version
         return self._templates.TemplateResponse(request, template, shown, status_code=status)
 
     @contextmanager

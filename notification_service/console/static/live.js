@@ -59,7 +59,18 @@
       each.append(button);
     }
   };
+  // On a phone a row of a table is a card, in which each cell has the name of its column.
+  const addNames = (within) => {
+    for (const table of within.querySelectorAll("main table")) {
+      const names = [...(table.tHead?.rows[0]?.cells ?? [])].map((each) => each.textContent.replace(/[▲▼]/, "").trim());
+      table.classList.add("labelled");
+      for (const cell of table.querySelectorAll("tbody td")) {
+        if (cell.colSpan === 1 && !cell.dataset.name && names[cell.cellIndex]) cell.dataset.name = names[cell.cellIndex];
+      }
+    }
+  };
   const add = (within) => {
+    addNames(within);
     addLocal(within);
     addCopies(within);
   };
@@ -70,6 +81,7 @@
     }
   };
   add(document);
+  document.querySelector(".top [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 
   const isStill = !("EventSource" in window) || document.querySelector("[data-still]") !== null;
   if (isStill) return;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import re
+from importlib import metadata
 from io import StringIO
 from pathlib import Path
 
@@ -238,6 +239,12 @@ def _letter(number: int, value: bytes) -> bytes:
 
 def numbers_on(page: str) -> list[str]:
     return [html.unescape(each) for each in re.findall(r'<th scope="row"><a href="/dead-letter\?number=[^"]*">([^<]*)</a>', page)]
+
+
+def test_each_page_names_the_version_and_the_time_at_which_it_was_made(tmp_path: Path) -> None:
+    footer = client_of(make_sources(tmp_path)).get("/").text.partition("<footer>")[2]
+    assert f"Resequencer {metadata.version('resequencer')}." in footer
+    assert re.search(r'<span data-as-of="\d+">Shown as of <time', footer)
 
 
 def test_dead_letters_have_pages_and_are_a_file_for_a_spreadsheet(tmp_path: Path) -> None:
