@@ -334,7 +334,7 @@ def read_page_number(text: str, size: int, path: str, given: Mapping[str, str]) 
     """Return the page. `given` are the other parameters. Raises HTTPException (400) if it is no number of a page."""
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 4 else 0 if text else 1
     if not 0 < number <= _MAX_PAGE:
-        raise _bad(f"page is {shown(text)}; a number from 1 to {_MAX_PAGE} is expected")
+        raise _bad(f"page is {shown(text)}; expected: a number from 1 to {_MAX_PAGE}")
     kept = {name: value for name, value in given.items() if value}
     return PageNumber(number, size, lambda other: f"{path}?{urlencode({**kept, 'page': other})}")
 

@@ -141,7 +141,7 @@ def _kind(text: str) -> OrderKind:
 
 def _number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"{name} is {shown(text)}; that of the page before is expected")
+        raise HTTPException(HTTPStatus.BAD_REQUEST, f"{name} is {shown(text)}; expected: that of the page before")
     return int(text)
 
 
@@ -149,5 +149,5 @@ def _until(text: str) -> Instant:
     try:
         return instant_of(text.strip())
     except ValueError as error:
-        problem = f"until is {shown(text)}; an instant in UTC, such as 2026-03-28T23:33, is expected"
+        problem = f"until is {shown(text)}; expected: an instant in UTC, such as 2026-03-28T23:33"
         raise HTTPException(HTTPStatus.BAD_REQUEST, problem) from error

@@ -66,7 +66,7 @@ class Asked(NamedTuple):
         return f"{path}?{urlencode(given)}" if given else path
 
     def refused(self) -> str:
-        return f"older is {shown(self.older)}; a number with a unit, such as 10m, is expected"
+        return f"older is {shown(self.older)}; expected: a number with a unit, such as 10m"
 
 
 def waiting_routes(console: Console) -> list[Route]:
@@ -147,9 +147,9 @@ def asked_of(given: Mapping[str, str]) -> Asked:
     waits_for, kind, partition, older, unit = (given[each].strip()[:_MAX_CHARACTERS] for each in FILTERS)
     sort, number = given.get("sort") or Sort.AGE.value, given.get("number") or "1"
     if sort not in tuple(Sort):
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"sort is {shown(sort)}; {', '.join(Sort)} are expected")
+        raise HTTPException(HTTPStatus.BAD_REQUEST, f"sort is {shown(sort)}; expected: {', '.join(Sort)}")
     if not (number.isascii() and number.isdecimal() and len(number) < 10):
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"number is {shown(number)}; that of a row is expected")
+        raise HTTPException(HTTPStatus.BAD_REQUEST, f"number is {shown(number)}; expected: that of a row")
     places = (given.get("after") or None, given.get("before") or None)
     return Asked(waits_for, kind, partition, older, unit, Sort(sort), *places, int(number))
 

@@ -175,7 +175,7 @@ def test_the_list_has_pages_says_how_many_there_are_and_is_a_file(stage: Stage) 
 @pytest.mark.parametrize(
     ("query", "problem"),
     [
-        ("page=0", "page is '0'; a number from 1 to 100 is expected"),
+        ("page=0", "page is '0'; expected: a number from 1 to 100"),
         ("state=abc", "state is 'abc'; expected: open"),
         ("since=1", "the parameter 'since' is unknown"),
     ],

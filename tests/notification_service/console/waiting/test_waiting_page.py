@@ -122,7 +122,7 @@ def test_a_service_that_is_stale_is_told_before_what_waits(stage: Stage) -> None
 def test_an_age_without_a_unit_is_refused_and_the_page_says_what_is_expected(stage: Stage) -> None:
     stage.units.put("uow-a", b"", waits(1))
     page = stage.get("/waiting?older=10", code=400)
-    assert "older is '10'; a number with a unit, such as 10m, is expected" in unescape(page)
+    assert "older is '10'; expected: a number with a unit, such as 10m" in unescape(page)
     assert ">uow-a<" in page
     assert "older is '10'" in unescape(stage.get("/waiting.csv?older=10", code=400))
 
@@ -134,8 +134,8 @@ def test_an_age_without_a_unit_is_refused_and_the_page_says_what_is_expected(sta
             "older_than=abc",
             "the parameter 'older_than' is unknown, its value is 'abc'; known are: for, kind, partition, older, id",
         ),
-        ("sort=size", "sort is 'size'; age, newest, id are expected"),
-        ("number=x", "number is 'x'; that of a row is expected"),
+        ("sort=size", "sort is 'size'; expected: age, newest, id"),
+        ("number=x", "number is 'x'; expected: that of a row"),
         ("kind=call&amp;kind=held", "the parameter kind is given twice"),
     ],
 )
