@@ -38,6 +38,10 @@
       local.textContent = localOf(at);
       each.after(" ", local);
     }
+    for (const each of within.querySelectorAll("title[data-at]")) {
+      const at = new Date(Number(each.dataset.at));
+      if (at.getTimezoneOffset() !== 0) each.textContent += ` (${localOf(at)})`;
+    }
   };
 
   // An id can be copied where the browser allows it: over https, and on this machine.
