@@ -5,7 +5,7 @@ import re
 import secrets
 import sys
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
@@ -17,15 +17,17 @@ from notification_service.commands.command import (
     add_subcommands,
     instant,
     load_for,
-    read_partition,
     say,
     stop_signal,
     write_row,
 )
 from notification_service.configuration.configuration import Configuration
-from notification_service.delivery.core.jobs import GateReport, Job, RowError
+from notification_service.console.access.identity import AuditLog
+from notification_service.delivery.core.jobs import ErrorFilter, GateReport, Job, RowError, WaitingRow
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, DirectResult
+from notification_service.delivery.direct.core.receiver_orders import places_of, unexecuted
 from notification_service.delivery.errors import JobRefused, OrderRefused
+from notification_service.delivery.ledger.job_orders import MAX_RETRIED
 from notification_service.delivery.ledger.jobs import LIVE_JOB, SCHEDULE_JOB
 from notification_service.delivery.ledger.ledger import Ledger
 from notification_service.events.identifiers import find_id_flaw
@@ -33,9 +35,9 @@ from notification_service.status.delivery import BlockedStatus, backlog_text, de
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.locks import find_service as find_running
 from notification_service.supervision.service_log import configure_logs
-from notification_service.supervision.system_clock import SystemClock
+from notification_service.supervision.system_clock import SystemClock, steady_clock
 from notification_service.wiring.dead_letter_stores import sign
-from notification_service.wiring.delivery import make_ledger, make_report, make_worker, order_delivery
+from notification_service.wiring.delivery import find_partitions_of, make_ledger, make_report, make_worker, order_delivery
 from notification_service.wiring.delivery_sources import (
     delivers_files,
     find_service,
@@ -46,7 +48,8 @@ from notification_service.wiring.delivery_sources import (
 from notification_service.wiring.side_reports import find_delivery_of
 from resequencer.clock import instant_text
 from resequencer.printable import counted
-from resequencer.record import Origin
+from resequencer.record import Origin, Partition
+from storage.private_file import make_lasting_directory
 
 _WAIT_SECONDS = 30.0
 
@@ -94,24 +97,32 @@ def _line(each: _Blocked) -> str:
 
 
 def _order(arguments: Namespace, configuration: Configuration) -> ExitCode:
-    """Give the order, and wait for its outcome.
+    """Give an order for a record or for partitions, and wait for the outcomes. Raises as `_give`."""
+    kind = DirectOrderKind(arguments.subcommand)
+    if kind is DirectOrderKind.SKIP:
+        return _give(arguments, configuration, [arguments.place.partition], arguments.place.offset)
+    return _give(arguments, configuration, places_of(arguments.place, find_partitions_of(configuration, arguments.receiver)))
+
+
+def _give(
+    arguments: Namespace, configuration: Configuration, places: Sequence[Partition | None], offset: int | None = None
+) -> ExitCode:
+    """Give an order to each place, None for the receiver, and wait for the outcomes.
 
     Raises:
         ReceiverUnknown: There is no such receiver.
-        OrderRefused: There is no such partition, or its owner refuses the order.
+        OrderRefused: There is no such partition, or all owners refuse the order.
     """
-    kind = DirectOrderKind(arguments.subcommand)
-    partition, offset = arguments.place if kind is DirectOrderKind.SKIP else (arguments.place, None)
-    by, at = sign()
-    order = DirectOrder(id=secrets.token_hex(16), order=kind, by=by, because=arguments.because, at=at, offset=offset)
-    outcome = order_delivery(configuration, arguments.receiver, partition, order, _WAIT_SECONDS)
-    if outcome is None:
-        reason = f"no worker has executed it within {_WAIT_SECONDS:g} s; the next owner of {partition} will"
-        say(f"the order is given: {reason}")
-        return ExitCode.DONE
-    if outcome.result is DirectResult.REFUSED:
-        raise OrderRefused(outcome.text)
-    say(outcome.text)
+    kind, (by, at) = DirectOrderKind(arguments.subcommand), sign()
+    given = [
+        (each, DirectOrder(id=secrets.token_hex(16), order=kind, by=by, because=arguments.because, at=at, offset=offset))
+        for each in places
+    ]
+    outcomes = order_delivery(configuration, arguments.receiver, given, _WAIT_SECONDS)
+    if all(each is not None and each.result is DirectResult.REFUSED for each in outcomes):
+        raise OrderRefused("; ".join(each.text for each in outcomes if each is not None))
+    for place, each in zip(places, outcomes, strict=True):
+        say(each.text if each is not None else unexecuted(place, _WAIT_SECONDS))
     return ExitCode.DONE
 
 
@@ -126,7 +137,21 @@ def _add_skip(parser: ArgumentParser) -> None:
 
 def _add_partition(parser: ArgumentParser) -> None:
     _add_order(parser)
-    parser.add_argument("place", type=read_partition, metavar="TOPIC-PARTITION")
+    parser.add_argument("place", metavar="TOPIC-PARTITION", help="or TOPIC: each partition that it has at this moment")
+
+
+def _add_retry_now(parser: ArgumentParser) -> None:
+    parser.add_argument("receiver", metavar="RECEIVER")
+    what = "a row, as `waiting` lists it, or a record, as `blocked` lists it; without it: a shut gate tries its receiver now"
+    parser.add_argument("what", nargs="?", metavar="ROW | TOPIC-PARTITION@OFFSET", help=what)
+    parser.add_argument("--because", default="tried again by hand", metavar="TEXT", help="why; it is kept with the order")
+
+
+def _row(text: str) -> int:
+    """Return the number of a row. Raises JobRefused for another text."""
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise JobRefused(f"expected the number of a row, as `resequencer delivery waiting` lists it, not {text!r}")
+    return int(text)
 
 
 def _add_order(parser: ArgumentParser) -> None:
@@ -196,14 +221,17 @@ def add_arguments(parser: ArgumentParser) -> None:
         ),
         Subcommand("waiting", "list what is due first for a receiver, and what it waits for", _add_receiver, _waiting),
         Subcommand("release", "let a unit continue that a failed notification holds", _add_release, _release),
+        Subcommand("pause", "call a receiver no more, from any worker, until `resume`", _add_order, _of_receiver),
+        Subcommand("resume", "call a paused receiver again", _add_order, _of_receiver),
+        Subcommand("retry-now", "make a call now that would be made later", _add_retry_now, _of_receiver),
         Subcommand(
             "blocked", "list the records that are blocked in topics, as the running service reports them", _add_blocked, blocked
         ),
         Subcommand("skip", "order that a blocked record becomes a dead letter, so that its key continues", _add_skip, _order),
         Subcommand(
-            "skip-all", "order that all that fails in a partition becomes dead letters, until `block`", _add_partition, _order
+            "skip-all", "order that all that fails in partitions becomes dead letters, until `block`", _add_partition, _order
         ),
-        Subcommand("block", "order that what fails in a partition is tried again, as the policy says", _add_partition, _order),
+        Subcommand("block", "order that what fails in partitions is tried again, as the policy says", _add_partition, _order),
         Subcommand("schedules", "list the schedules: their last and next ticks, and how many requests were made", run=_schedules),
         is_required=True,
     )
@@ -292,13 +320,34 @@ def _accept_loss(arguments: Namespace, ledger: Ledger) -> ExitCode:
     return ExitCode.DONE
 
 
-@_with_ledger
-def _retry_failed(arguments: Namespace, ledger: Ledger) -> ExitCode:
+def _retry_failed(arguments: Namespace, configuration: Configuration) -> ExitCode:
+    with closing(make_ledger(configuration)) as ledger:
+        return _retried(arguments, configuration, ledger)
+
+
+def _retried(arguments: Namespace, configuration: Configuration, ledger: Ledger) -> ExitCode:
+    if arguments.error or arguments.since is not None or arguments.count:
+        return _retry_chosen(arguments, configuration, ledger)
     done, remaining = ledger.retry_failed(arguments.job, with_late=arguments.late)
     text = f"{counted(done, 'notification')} of {arguments.job} will be delivered again"
     if remaining:
         text += f"; {remaining} are not, because a later one of the unit was delivered already: --late delivers them all the same"
     say(text)
+    return ExitCode.DONE
+
+
+def _retry_chosen(arguments: Namespace, configuration: Configuration, ledger: Ledger) -> ExitCode:
+    """Count the failed rows that the filter chooses; deliver them again unless only their number is wanted."""
+    job, only, late = arguments.job, ErrorFilter(arguments.error, arguments.since), arguments.late
+    chosen = ledger.count_failed(job, only, with_late=late)
+    chosen_text = f"more than {counted(MAX_RETRIED, 'notification')}" if chosen > MAX_RETRIED else counted(chosen, "notification")
+    if arguments.count:
+        say(f"{chosen_text} of {job} would be delivered again")
+        return ExitCode.DONE
+    _note(configuration, "retry-failed", job=job, error=arguments.error, late=str(late).lower(), rows=chosen_text)
+    done = ledger.retry_chosen(job, only, with_late=late)
+    more = "; repeat the command for those that remain" if chosen > done else ""
+    say(f"{counted(done, 'notification')} of {job} will be delivered again{more}")
     return ExitCode.DONE
 
 
@@ -332,8 +381,45 @@ def _gates(arguments: Namespace, ledger: Ledger) -> ExitCode:
 @_with_ledger
 def _open_gate(arguments: Namespace, ledger: Ledger) -> ExitCode:
     ledger.open_gate(_known(arguments, ledger))
-    say(f"opened the gate of {arguments.receiver}")
+    paused = next((each.pause for each in ledger.gates() if each.receiver == arguments.receiver), None)
+    say(f"opened the gate of {arguments.receiver}" + ("" if paused is None else f"; the receiver stays {paused.text}"))
     return ExitCode.DONE
+
+
+def _of_receiver(arguments: Namespace, configuration: Configuration) -> ExitCode:
+    """Pause or resume a receiver, or let it get now what waits: in the ledger, or by an order for all its workers.
+
+    Raises:
+        JobRefused, OrderRefused: There is nothing to do; the text says why.
+    """
+    kind, what = DirectOrderKind(arguments.subcommand), getattr(arguments, "what", None)
+    if arguments.receiver in dict(configuration.delivery.of_topics):
+        origin = None if what is None else Origin.find(what)
+        if what is not None and origin is None:
+            raise OrderRefused(f"expected TOPIC-PARTITION@OFFSET, as `resequencer delivery blocked` lists it, not {what!r}")
+        return _give(arguments, configuration, [origin and origin.partition], origin and origin.offset)
+    with closing(make_ledger(configuration)) as ledger:
+        receiver = _known(arguments, ledger)
+        row = None if what is None else _row(what)
+        _note(configuration, kind.value, receiver=receiver, row=row, because=arguments.because)
+        if kind is DirectOrderKind.PAUSE:
+            ledger.pause(receiver, sign().by, arguments.because)
+            say(f"{receiver} is paused: no call begins until `resume`; those under way end")
+        elif kind is DirectOrderKind.RESUME:
+            ledger.resume(receiver)
+            say(f"{receiver} gets calls again")
+        else:
+            say(f"row {ledger.retry_now(receiver, row)} is due now")
+    return ExitCode.DONE
+
+
+def _note(configuration: Configuration, action: str, **details: str | int | None) -> None:
+    """Write into the audit log who does what, before it is done."""
+    directory = configuration.notification.run_directory
+    make_lasting_directory(directory)
+    clock = steady_clock(directory, "console", configuration.clock_trusted_after_ms, keeps=False)
+    log = AuditLog(directory, configuration.http.audit_retention_ms, clock)
+    log.note_from_shell(sign().by, f"delivery.{action}", **{name: value for name, value in details.items() if value is not None})
 
 
 @_with_ledger
@@ -341,10 +427,13 @@ def _waiting(arguments: Namespace, ledger: Ledger) -> ExitCode:
     found = ledger.waiting(_known(arguments, ledger), _MAX_WAITING)
     for unit, row in ledger.held(arguments.receiver, _MAX_HELD):
         say(f"unit {unit} is held by its failed notification, row {row} of the ledger")
-    return _list(arguments, found, lambda each: (
-        f"{each.unit}  {each.status}{f' ({each.mode})' if each.mode else ''}  {each.step} due {instant_text(each.due_at)}"
-        f"  attempts {each.attempts}  job {each.job}{f'  {each.error}' if each.error else ''}"
-    ), "row")  # fmt: skip
+    return _list(arguments, found, _waiting_line, "row")
+
+
+def _waiting_line(row: WaitingRow) -> str:
+    mode, error = f" ({row.mode})" if row.mode else "", f"  {row.error}" if row.error else ""
+    state = f"{row.unit}  {row.status}{mode}  {row.step} due {instant_text(row.due_at)}"
+    return f"row {row.row}  {state}  attempts {row.attempts}  job {row.job}{error}"
 
 
 @_with_ledger
@@ -378,6 +467,7 @@ def gate_line(gate: GateReport) -> str:
     if gate.probe_at is not None and gate.since is not None:
         parts.append(f"since {instant_text(gate.since)}, next probe {instant_text(gate.probe_at)}: {gate.reason}")
     parts += [f"{counted(gate.held_units, 'unit')} held"] if gate.held_units else []
+    parts += [gate.pause.text] if gate.pause is not None else []
     return "  ".join([*parts, f"{gate.probes} probes, slept {gate.slept_ms / 1_000:.0f} s"])
 
 
@@ -449,6 +539,13 @@ def _add_accept(parser: ArgumentParser) -> None:
 def _add_retry(parser: ArgumentParser) -> None:
     _add_job(parser)
     parser.add_argument("--late", action="store_true", help="also those behind which a later one of the unit was delivered")
+    parser.add_argument("--error", default="", metavar="TEXT", help="only those whose error contains this text")
+    parser.add_argument(
+        "--since", type=instant, metavar="INSTANT", help="only those that failed then or later: 2026-03-28T18:00Z"
+    )
+    parser.add_argument(
+        "--count", action="store_true", help=f"only say how many; with a filter {MAX_RETRIED} at most are delivered at once"
+    )
 
 
 def _add_receiver(parser: ArgumentParser) -> None:

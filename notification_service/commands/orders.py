@@ -92,13 +92,19 @@ def partitions(arguments: Namespace) -> ExitCode:
     if arguments.subcommand == "list":
         return _list_partitions(arguments, sources)
     known, problems = known_partitions(sources, sources.find_report())
-    if arguments.partition not in known:
+    named = Partition.find(arguments.partition)
+    places = [each for each in known if each == named] or [each for each in known if each.topic == arguments.partition]
+    if not places:
         known_text = "; ".join(problems) or f"known are {', '.join(map(str, known)) or 'none'}"
         raise NotGiven(f"there is no partition {arguments.partition}: {known_text}")
     kind = OrderKind.PAUSE if arguments.subcommand == "pause" else OrderKind.RESUME_PARTITION
-    order = make_order(Wish(kind, arguments.because), sign().by, sources.clock.now(), secrets.token_hex(16), None, None)
+    until, codes = monotonic() + arguments.wait, list[ExitCode]()
     with closing(make_order_book(configuration)) as book:
-        return _give(arguments, configuration, book, (arguments.partition, order), None)
+        for each in places:
+            order = make_order(Wish(kind, arguments.because), sign().by, sources.clock.now(), secrets.token_hex(16), None, None)
+            arguments.wait = max(0.0, until - monotonic())
+            codes.append(_give(arguments, configuration, book, (each, order), None))
+    return next((each for each in (ExitCode.FAILED, ExitCode.OUT_OF_REACH) if each in codes), ExitCode.DONE)
 
 
 def add_partitions_arguments(parser: ArgumentParser) -> None:
@@ -231,7 +237,8 @@ def _adding(kind: OrderKind) -> Callable[[ArgumentParser], None]:
 
 
 def _add_partition(parser: ArgumentParser) -> None:
-    parser.add_argument("partition", type=read_partition, metavar="TOPIC-N", help="as `partitions list` names it")
+    which = "as `partitions list` names it, or TOPIC: each partition that it has at this moment"
+    parser.add_argument("partition", metavar="TOPIC-N", help=which)
     _add_because(parser)
 
 

@@ -123,7 +123,7 @@ def _give(arguments: Namespace, regions: LocalRegions, slots: Sequence[int]) -> 
     if (arguments.dry_run or arguments.because) and not arguments.to_initial:
         raise RegionNotReset("--dry-run and --because go with --to-initial")
     if arguments.to_initial and not arguments.dry_run and not (arguments.because or "").strip():
-        raise RegionNotReset("give a reason: --because TEXT. It is kept with your name")
+        raise RegionNotReset("give a reason: --because TEXT. It is stored with your name")
     if arguments.to_initial and regions.refusal is not None:
         raise RegionNotReset(regions.refusal)
     for slot in slots:
@@ -196,7 +196,7 @@ def _add_reset(parser: ArgumentParser) -> None:
         help="forget all units and read the source from its beginning: what was sent is sent again, marked possible-duplicate",
     )
     parser.add_argument("--dry-run", action="store_true", help="with --to-initial: say what that would do, and change nothing")
-    parser.add_argument("--because", metavar="TEXT", help="with --to-initial: the reason, which is kept with your name")
+    parser.add_argument("--because", metavar="TEXT", help="with --to-initial: the reason; it is stored with your name")
     parser.add_argument(
         "--wait", type=float, default=_WAIT_SECONDS, metavar="SECONDS", help="how long to wait for the answer; default: 30"
     )

@@ -365,11 +365,14 @@ def read_form(request: Request, wanted: type[Taken]) -> Taken:
     form, given = request.state.form, dict[str, Any]()
     for field in msgspec.structs.fields(wanted):
         text = form.get(field.name.replace("_", "-"), "")
+        needs_value = field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
         if field.type is bool:
             given[field.name] = text == "yes"
+        elif not text and not needs_value:
+            continue
         elif get_args(field.type)[:1] == (int,):
             given[field.name] = _number(field.name, text, field.type)
-        elif (field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT) or text:
+        else:
             given[field.name] = text
     return wanted(**given)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from http import HTTPStatus
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 from urllib.parse import urlencode
 
 import msgspec
@@ -24,6 +24,7 @@ from notification_service.connectors.dead_letters.actions import (
     StoredDeadLetter,
 )
 from notification_service.connectors.dead_letters.port import DeadLetterStore, Outcome, find_flaw
+from notification_service.connectors.dead_letters.shown_value import editable_text, shown_value
 from notification_service.console.access.identity import Role
 from notification_service.console.access.layer import route
 from notification_service.console.access.settings import EDIT
@@ -38,6 +39,7 @@ from notification_service.console.context import (
     form_route,
     identity_of,
     known_parameters,
+    read_form,
     read_page_number,
     reason_of,
 )
@@ -60,9 +62,11 @@ from notification_service.console.dead_letters import (
     matching_numbers,
     open_dead_letters_for,
     outcome_answer,
+    short_number,
 )
 from notification_service.events.identifiers import shown
 from resequencer.dead_letter import DeadLetterReason
+from resequencer.errors import ResequencerError
 from resequencer.event import FIRST_FORMAT
 from resequencer.order import Stage, is_same_person
 from resequencer.printable import find_text, printable
@@ -144,6 +148,16 @@ class RejectEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     because: Because
 
 
+class Typed(NamedTuple):
+    """What the form of an edit holds: the value as it is or as a person wrote it, the reason, and why it was refused."""
+
+    value: str
+    because: str = ""
+    problem: str | None = None
+    again: bool = False
+    anyway: bool = False
+
+
 class _DeadLetters:
     """What pages and operations do with dead letters, in the name of the person who asks."""
 
@@ -157,7 +171,9 @@ class _DeadLetters:
 
     def list(self, request: Request, wanted: Filter, limit: int = MAX_SHOWN) -> DeadLetterList:
         with self._opened(request, receiver=wanted.receiver) as store:
-            return list_for(identity_of(request), list_dead_letters(store, wanted, self._console.sources.clock.now(), limit))
+            return list_for(
+                identity_of(request), list_dead_letters(store, wanted, self._console.sources.clock.now(), limit=limit)
+            )
 
     def rows(self, request: Request, wanted: Filter) -> Iterator[Sequence[object]]:
         """Yield the cells of all that match, the oldest first, with the errors that this person may see."""
@@ -166,6 +182,12 @@ class _DeadLetters:
             for each in all_rows(store, wanted, self._console.sources.clock.now()):
                 error = error_for(identity, each.reason, each.error)
                 yield each.number, each.state, each.reason, each.unit, time_cell(each.dead_at), each.position, error
+
+    def list_marked(self, request: Request, numbers: Sequence[str]) -> DeadLetterList:
+        """Return those of these numbers that are there."""
+        with self._opened(request, *numbers) as store:
+            found = list_dead_letters(store, Filter(), self._console.sources.clock.now(), frozenset(numbers))
+            return list_for(identity_of(request), found)
 
     def get(self, request: Request, number: str) -> OneDeadLetter:
         """Return the dead letter; an answer 404 if there is none of this number."""
@@ -177,8 +199,12 @@ class _DeadLetters:
 
     def value(self, request: Request, number: str) -> bytes:
         """Return the exact bytes of the value; the look is noted."""
+        return self.look(request, number).stored.letter.record.content
+
+    def look(self, request: Request, number: str) -> OneDeadLetter:
+        """As `get`, to see the value and the headers; the look is noted."""
         self._console.audit_log.note(request, "dead-letter.value", number=number)
-        return self.get(request, number).stored.letter.record.content
+        return self.get(request, number)
 
     def proposed_value(self, request: Request, number: str) -> bytes:
         """Return the exact bytes that a person proposed; the look is noted."""
@@ -256,6 +282,10 @@ class _DeadLetters:
         reason = because or "no reason was given"
         return self._decide(request, lambda store: decisions.reject_edit(store, number, reason), number)
 
+    def find_flaw(self, one: OneDeadLetter) -> str | None:
+        """Return why the record would be a dead letter again if it is requeued unchanged, None if that is not certain."""
+        return self._find_flaw(one.stored)
+
     def _find_flaw(self, stored: StoredDeadLetter) -> str | None:
         return find_flaw(stored, self._console.sources.codec.decode)
 
@@ -273,8 +303,73 @@ _ROWS = 100
 _COLUMNS = ("number", "state", "reason", "unit", "dead_since", "position", "error")
 
 
+class _OnePage:
+    """The page of one dead letter, and what its form for edits does."""
+
+    def __init__(self, console: Console, ours: _DeadLetters) -> None:
+        self._console = console
+        self._ours = ours
+
+    def show(self, request: Request) -> Response:
+        number = request.query_params.get("number", "")
+        if request.query_params.get("value") != "shown":
+            return self._page(request, self._ours.get(request, number))
+        if not identity_of(request).may(Role.PAYMENTS):
+            raise HTTPException(HTTPStatus.FORBIDDEN, "seeing the value of a dead letter needs the role payments")
+        return self._page(request, self._ours.look(request, number), is_shown=True)
+
+    def edited(self, request: Request) -> Response:
+        """Send or propose the edit. If it is refused, the page keeps what the person wrote, with the reason beside it."""
+        body = read_form(request, EditAndSend)
+        try:
+            outcomes = self._ours.edit_typed(request, body)
+            problem, status = next((each.problem for each in outcomes if each.number == body.number), None), HTTPStatus.CONFLICT
+            if problem is None:
+                return _outcomes_page(self._console, request, outcomes)
+        except HTTPException as error:
+            problem, status = error.detail, HTTPStatus(error.status_code)
+        except ResequencerError as error:
+            problem, status = str(error), HTTPStatus.SERVICE_UNAVAILABLE
+        typed = Typed(body.value, body.because, problem, again=body.again, anyway=body.anyway)
+        return self._page(request, self._ours.get(request, body.number), status, typed=typed)
+
+    def _page(
+        self, request: Request, one: OneDeadLetter, status: int = 200, *, is_shown: bool = False, typed: Typed | None = None
+    ) -> Response:
+        """With `is_shown` it has the value and the headers, for a person who may see them.
+
+        `typed` is what a person wrote into the form, and why that was refused.
+        """
+        identity, dead_letter, proposal, ours = identity_of(request), one.stored.letter, one.proposal, self._ours
+        record = dead_letter.record
+        text = editable_text(record.content) if is_shown and record.cut is None else None
+        return self._console.page(
+            request,
+            "dead_letter.html",
+            status,
+            one=one,
+            error=error_for(identity, dead_letter.reason.value, dead_letter.error),
+            may_see=identity.may(Role.PAYMENTS),
+            proposal=proposal,
+            is_own=proposal is not None and is_same_person(proposal.by, identity.name),
+            needs_approval=ours.needs_approval,
+            can_be_typed=ours.can_be_typed(one.stored),
+            flaw=ours.find_flaw(one),
+            value=shown_value(record.content) if is_shown else None,
+            key=None if record.key is None else shown_value(record.key).text,
+            headers=[(name, shown_value(each).text) for name, each in one.stored.headers],
+            typed=typed or Typed(text or ""),
+        )
+
+
+def _outcomes_page(console: Console, request: Request, outcomes: tuple[Outcome, ...]) -> Response:
+    status = HTTPStatus.OK if all(each.problem is None for each in outcomes) else HTTPStatus.CONFLICT
+    return console.page(request, "dead_letter_outcomes.html", status, outcomes=outcomes)
+
+
 def dead_letter_routes(console: Console) -> list[Route]:
     ours = _DeadLetters(console)
+    one = _OnePage(console, ours)
 
     def overview(request: Request) -> Response:
         given = known_parameters(request, *Filter._fields, "page")
@@ -292,53 +387,45 @@ def dead_letter_routes(console: Console) -> list[Route]:
             states=STATES,
             receivers=console.sources.direct_receivers,
             parameters=wanted.given,
+            short=short_number if wanted.receiver is None else str,
         )
 
     def listed(request: Request) -> Response:
         wanted = _filter(known_parameters(request, *Filter._fields))
         return csv_answer("dead-letters", _COLUMNS, ours.rows(request, wanted))
 
-    def show(request: Request) -> Response:
-        one, identity = ours.get(request, request.query_params.get("number", "")), identity_of(request)
-        dead_letter, proposal = one.stored.letter, one.proposal
-        return console.page(
-            request,
-            "dead_letter.html",
-            one=one,
-            error=error_for(identity, dead_letter.reason.value, dead_letter.error),
-            may_see=identity.may(Role.PAYMENTS),
-            proposal=proposal,
-            is_own=proposal is not None and is_same_person(proposal.by, identity.name),
-            needs_approval=ours.needs_approval,
-            can_be_typed=ours.can_be_typed(one.stored),
-        )
-
     def saved(read: Callable[[Request, str], bytes], name: str) -> Callable[[Request], Response]:
         return lambda request: _saved(read(request, request.query_params.get("number", "")), name)
 
     def confirm(request: Request) -> Response:
-        """Ask before something is done to all that a filter shows: how many, and which."""
+        """Ask before something is done to those that are marked, or to all that a filter shows: how many, and which."""
         wanted, action = _filter(request.query_params), _known(request.query_params.get("action", ""))
-        found = ours.list(request, wanted)
-        return console.page(request, "confirm_dead_letters.html", found=found, wanted=wanted, action=action)
+        marked = list(dict.fromkeys(request.query_params.getlist("marked")))
+        if "of-marked" in request.query_params and not marked:
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "no dead letter is marked: go back and mark some")
+        found = ours.list_marked(request, marked) if marked else ours.list(request, wanted)
+        return console.page(request, "confirm_dead_letters.html", found=found, wanted=wanted, action=action, marked=bool(marked))
 
     def decide(request: Request) -> Response:
-        """Requeue or discard one dead letter, or all that a filter matches. Of a filter the count must still be the same."""
+        """Requeue or discard one dead letter, several that are marked, or all that a filter matches.
+
+        Of a filter the count must still be the same.
+        """
         form = request.state.form
         action, because = _known(form.get("action", "")), form.get("because", "").strip()[:MAX_REASON]
         if action == "discard":
             reason_of(because)
-        wanted, number = _filter(form), form.get("number")
+        wanted, named = _filter(form), [value for name, value in request.state.fields if name == "number" and value]
+        number = ", ".join(named) or None
         console.audit_log.note(request, f"dead-letters.{action}", number=number, because=because or None, **wanted.given)
-        numbers = [number] if number else ours.matching(request, wanted, form.get("count", ""))
+        numbers = named or ours.matching(request, wanted, form.get("count", ""))
         if action == "discard":
             return outcomes_page(request, None, ours.discard(request, numbers, because))
         return outcomes_page(request, None, ours.requeue(request, numbers, again=form.get("again") == "yes"))
 
     def outcomes_page(request: Request, taken: object, outcomes: tuple[Outcome, ...]) -> Response:
         del taken
-        status = HTTPStatus.OK if all(each.problem is None for each in outcomes) else HTTPStatus.CONFLICT
-        return console.page(request, "dead_letter_outcomes.html", status, outcomes=outcomes)
+        return _outcomes_page(console, request, outcomes)
 
     value, proposed_value = saved(ours.value, "dead-letter-value"), saved(ours.proposed_value, "proposed-value")
     return [
@@ -346,10 +433,10 @@ def dead_letter_routes(console: Console) -> list[Route]:
         route("/dead-letters.csv", listed, name="dead-letters-csv"),
         route("/dead-letters/confirm", confirm, needs=Role.OPERATOR, name="confirm-dead-letters"),
         route("/dead-letters/decide", decide, needs=Role.OPERATOR, name="decide-dead-letters", tokens=console.tokens),
-        route("/dead-letter", show, name="dead-letter"),
+        route("/dead-letter", one.show, name="dead-letter"),
         route("/dead-letter/value", value, needs=Role.PAYMENTS, name="dead-letter-value"),
         route("/dead-letter/proposed-value", proposed_value, needs=Role.PAYMENTS, name="proposed-value"),
-        form_route(console, "/dead-letter/edit", EditAndSend, ours.edit_typed, outcomes_page),
+        route("/dead-letter/edit", one.edited, needs=Role.OPERATOR, name="form-dead-letter-edit", tokens=console.tokens),
         form_route(console, "/dead-letter/edit/approve", ApproveEdit, ours.approve, outcomes_page),
         form_route(console, "/dead-letter/edit/reject", RejectEdit, ours.reject, outcomes_page),
     ]

@@ -5,7 +5,7 @@ The text of an error that a handler raises is not ours, and may quote the paymen
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import closing
 from http import HTTPStatus
 from typing import NamedTuple
@@ -117,8 +117,10 @@ def open_dead_letters_for(
     return closing(sources.open_dead_letters(AskedFor(numbers=numbers, receiver=receiver), _sign(sources, identity)))
 
 
-def list_dead_letters(store: DeadLetterStore, wanted: Filter, now: Instant, limit: int = MAX_SHOWN) -> DeadLetterList:
-    """Read all dead letters, one at a time in memory, and return the last `limit` that match."""
+def list_dead_letters(
+    store: DeadLetterStore, wanted: Filter, now: Instant, numbers: Container[str] | None = None, limit: int = MAX_SHOWN
+) -> DeadLetterList:
+    """Read all dead letters, one at a time in memory, and return the last `limit` that match. With `numbers` only these match."""
     rows: deque[Row] = deque(maxlen=limit)
     by_state, by_reason = Counter[str](), Counter[str]()
     matching = 0
@@ -126,7 +128,7 @@ def list_dead_letters(store: DeadLetterStore, wanted: Filter, now: Instant, limi
         by_state[state] += 1
         if state == NEW:
             by_reason[stored.letter.reason.value] += 1
-        if wanted.matches(stored, state):
+        if wanted.matches(stored, state) and (numbers is None or stored.number in numbers):
             matching += 1
             rows.appendleft(_row(stored, state))
     return DeadLetterList(tuple(rows), matching, by_state, by_reason, store.where)
@@ -169,6 +171,11 @@ def _row(stored: StoredDeadLetter, state: str) -> Row:
     dead_letter = stored.letter
     origin, reason = str(dead_letter.record.origin), dead_letter.reason.value
     return Row(stored.number, state, reason, stored.unit, origin, dead_letter.dead_at, dead_letter.error)
+
+
+def short_number(number: str) -> str:
+    """Return the number without the name of its topic: `3#64` for `EVENTS-3#64`."""
+    return re.sub(r"^.*-(?=\d+#)", "", number)
 
 
 def _sign(sources: Sources, identity: Identity) -> Sign:

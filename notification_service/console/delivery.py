@@ -1,9 +1,9 @@
 """Delivery: jobs, receivers and topics that are delivered straight, as pages and operations of the API."""
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -16,12 +16,24 @@ from starlette.routing import Route
 
 from notification_service.console.access.identity import Identity, Role
 from notification_service.console.access.layer import route
-from notification_service.console.context import Because, Console, Name, Operation, change_of, form_route, identity_of, reason_of
+from notification_service.console.context import (
+    Because,
+    Console,
+    Name,
+    Operation,
+    change_of,
+    form_route,
+    identity_of,
+    read_instant,
+    reason_of,
+)
 from notification_service.console.dead_letters import answer_for
 from notification_service.delivery.core.backlog import make_backlog
-from notification_service.delivery.core.jobs import GateReport, Job, RowError, WaitingRow
+from notification_service.delivery.core.jobs import ErrorFilter, GateReport, Job, RowError, WaitingRow
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, DirectResult
+from notification_service.delivery.direct.core.receiver_orders import places_of, unexecuted
 from notification_service.delivery.errors import JobRefused, OrderRefused, ReceiverUnknown
+from notification_service.delivery.ledger.job_orders import MAX_RETRIED
 from notification_service.delivery.ledger.ledger import Ledger
 from notification_service.status.delivery import BlockedStatus, DirectStatus, ScheduleStatus
 from resequencer.clock import instant_text
@@ -85,6 +97,13 @@ def _get_job(console: Console, job: str) -> Job:
     return found
 
 
+def _filter_of(request: Request, error: str, since: str) -> ErrorFilter:
+    """Return the filter; an answer 403 to a person who searches in answers that this person may not see."""
+    if error and not identity_of(request).may(Role.PAYMENTS):
+        raise HTTPException(HTTPStatus.FORBIDDEN, "a search in the answers of receivers needs the role payments")
+    return ErrorFilter(error, read_instant("since", since))
+
+
 def _check_receiver(console: Console, receiver: str) -> str:
     """Return the receiver; an answer 404 if it is not configured."""
     if receiver not in _ledger_of(console).receivers:
@@ -119,9 +138,21 @@ def delivery_routes(console: Console) -> list[Route]:
         )
 
     def job(request: Request) -> Response:
-        found = _get_job(console, request.query_params.get("id", ""))
-        errors = _masked(identity_of(request), _ledger_of(console).errors(found.id, _SHOWN_ERRORS))
-        return console.page(request, "job.html", job=found, errors=errors, may_change=may_change(request))
+        asked, ledger = request.query_params, _ledger_of(console)
+        found = _get_job(console, asked.get("id", ""))
+        error, since = asked.get("error", ""), asked.get("since", "")
+        only = _filter_of(request, error, since)
+        return console.page(
+            request,
+            "job.html",
+            job=found,
+            errors=_masked(identity_of(request), ledger.errors(found.id, _SHOWN_ERRORS, only)),
+            may_change=may_change(request),
+            error=error,
+            since=since,
+            chosen=None if only == ErrorFilter() else ledger.count_failed(found.id, only, with_late=False),
+            limit=MAX_RETRIED,
+        )
 
     def receiver(request: Request) -> Response:
         name, person = _check_receiver(console, request.query_params.get("name", "")), identity_of(request)
@@ -148,11 +179,13 @@ def delivery_routes(console: Console) -> list[Route]:
 
     def then(request: Request, taken: Any, answer: Any) -> Response:
         """Show what an order did, or the job or the receiver that was changed."""
+        if (job_name := getattr(taken, "job", None)) is not None:
+            return RedirectResponse(f"/delivery/job?{urlencode({'id': job_name})}", HTTPStatus.SEE_OTHER)
+        kind = "topics" if taken.receiver in console.sources.direct_receivers else "receiver"
+        back = f"/delivery/{kind}?{urlencode({'name': taken.receiver})}"
         if isinstance(answer, Ordered):
-            return console.page(request, "ordered.html", receiver=taken.receiver, text=answer.outcome)
-        job_name = getattr(taken, "job", None)
-        page = f"receiver?{urlencode({'name': taken.receiver})}" if job_name is None else f"job?{urlencode({'id': job_name})}"
-        return RedirectResponse(f"/delivery/{page}", HTTPStatus.SEE_OTHER)
+            return console.page(request, "ordered.html", receiver=taken.receiver, text=answer.outcome, back=back)
+        return RedirectResponse(back, HTTPStatus.SEE_OTHER)
 
     return [
         route("/delivery", overview, name="delivery"),
@@ -161,7 +194,7 @@ def delivery_routes(console: Console) -> list[Route]:
         route("/delivery/topics", topics, name="delivery-topics"),
         *(
             form_route(console, each.path, each.takes, each.endpoint, then)
-            for each in (*_ledger_changes(console), *_topic_changes(console))
+            for each in (*_ledger_changes(console), *_topic_changes(console), *_receiver_changes(console))
         ),
     ]
 
@@ -183,17 +216,23 @@ class DeliveryAnswer(msgspec.Struct, frozen=True):
 
 
 class JobQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The name of a job, and how many of its errors at most."""
+    """The name of a job, and how many of its errors at most: those that contain the text `error`, and those since an instant."""
 
     job: Name
     limit: Limit = 100
+    error: str = ""
+    since: str = ""
 
 
 class JobAnswer(msgspec.Struct, frozen=True):
-    """A job, and why notifications of it failed or were rejected, the oldest rows first."""
+    """A job, and why notifications of it failed or were rejected, the oldest rows first.
+
+    `can_be_retried` is how many of the failed ones that the query chooses can be delivered again without `late`, 1 001 for more.
+    """
 
     job: Job
     errors: tuple[RowError, ...]
+    can_be_retried: int
 
 
 class ReceiverQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -224,10 +263,16 @@ class AcceptLoss(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RetryFailed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The name of a job. With `late` also rows behind which a later one of their unit was delivered."""
+    """The name of a job. With `late` also rows behind which a later one of their unit was delivered.
+
+    With `error` or `since` only the rows whose error contains this text, or that failed at this instant or later, 1 000 at most;
+    `GET /delivery/job` counts them.
+    """
 
     job: Name
     late: bool = False
+    error: str = ""
+    since: str = ""
 
 
 class ReceiverName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -259,15 +304,43 @@ class SkippedRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OrderedPartition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A `partition` (TOPIC-PARTITION) that is delivered straight from its topic, its receiver, and why this is ordered."""
+    """A `partition` (TOPIC-PARTITION) that is delivered straight from its topic, its receiver, and why this is ordered.
+
+    With the name of the topic alone it is ordered for each partition that the topic has at this moment.
+    """
 
     receiver: Name
     partition: Name
     because: Because
 
 
+class PausedReceiver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A receiver to which calls are stopped, or begin again, and why."""
+
+    receiver: Name
+    because: Because
+
+
+class RetriedNow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is called now: a `row` of the ledger, a blocked record of a topic (its `position`, TOPIC-PARTITION@OFFSET), or without
+    both what waits first behind a shut gate.
+    """
+
+    receiver: Name
+    row: int | None = None
+    position: Name | None = None
+    because: Because = "tried again by hand"
+
+
+class _Ordering(NamedTuple):
+    """What an order for a receiver of topics is about."""
+
+    taken: SkippedRecord | OrderedPartition | PausedReceiver | RetriedNow
+    offset: int | None = None
+
+
 class Ordered(msgspec.Struct, frozen=True):
-    """What came of an order for a partition. If no worker has executed it yet, this says so: its next owner will."""
+    """What came of an order. If no worker has executed it yet, this says so: the next owner will."""
 
     outcome: str
 
@@ -285,12 +358,16 @@ def _ledger_changes(console: Console) -> list[Operation]:
         return Changed()
 
     def retry(request: Request, taken: RetryFailed) -> Changed:
-        job, late = _get_job(console, taken.job).id, str(taken.late).lower()
-        details = {"job": job, "late": late}
-        change = _change(
-            console, request, "retry-failed", lambda ledger: ledger.retry_failed(job, with_late=taken.late), **details
-        )
-        return Changed(*change)
+        job, only = _get_job(console, taken.job).id, _filter_of(request, taken.error, taken.since)
+        details = {"job": job, "late": str(taken.late).lower()}
+
+        def retried(ledger: Ledger) -> tuple[int, int | None]:
+            if only == ErrorFilter():
+                return ledger.retry_failed(job, with_late=taken.late)
+            return ledger.retry_chosen(job, only, with_late=taken.late), None
+
+        chosen = {name: text for name, text in (("error", taken.error), ("since", taken.since)) if text}
+        return Changed(*_change(console, request, "retry-failed", retried, **details, **chosen))
 
     def open_gate(request: Request, taken: ReceiverName) -> Changed:
         receiver = _check_receiver(console, taken.receiver)
@@ -323,55 +400,112 @@ def _ledger_changes(console: Console) -> list[Operation]:
 
 
 def _order(
-    console: Console,
-    request: Request,
-    kind: DirectOrderKind,
-    taken: SkippedRecord | OrderedPartition,
-    partition: Partition,
-    offset: int | None = None,
+    console: Console, request: Request, kind: DirectOrderKind, ordering: _Ordering, places: Sequence[Partition | None] = (None,)
 ) -> Ordered:
-    """Write who does it, then give the order and wait for its outcome. What the owner refuses is answered with 409."""
-    receiver, because = taken.receiver, reason_of(taken.because)
-    if receiver not in console.sources.direct_receivers:
-        raise _no_topics(console, receiver)
-    place = str(partition) if offset is None else str(Origin(partition, offset))
+    """Write who does it, then give the order to each place, None for the receiver, and wait for the outcomes.
+
+    What all owners refuse is answered with 409.
+    """
+    receiver, because, offset = ordering.taken.receiver, reason_of(ordering.taken.because), ordering.offset
+    place = ", ".join(str(each if offset is None else Origin(each, offset)) for each in places if each is not None)
     console.audit_log.note(request, f"delivery.{kind.value}", receiver=receiver, place=place, because=because)
     by, at = identity_of(request).name, instant_text(console.sources.clock.now())
-    given = DirectOrder(id=secrets.token_hex(16), order=kind, by=by, because=because, at=at, offset=offset)
+    given = [
+        (each, DirectOrder(id=secrets.token_hex(16), order=kind, by=by, because=because, at=at, offset=offset)) for each in places
+    ]
     assert console.sources.order_delivery is not None, "there are such receivers"
     try:
-        outcome = console.sources.order_delivery(receiver, partition, given, _WAIT_SECONDS)
+        outcomes = console.sources.order_delivery(receiver, given, _WAIT_SECONDS)
     except OrderRefused as error:
         raise HTTPException(HTTPStatus.CONFLICT, str(error)) from error
-    if outcome is None:
-        problem = f"no worker has executed it within {_WAIT_SECONDS:g} s: the next owner of {partition} will"
-        return Ordered(f"the order is given, and {problem}")
-    if outcome.result is DirectResult.REFUSED:
-        raise HTTPException(HTTPStatus.CONFLICT, outcome.text)
-    return Ordered(outcome.text)
+    if all(each is not None and each.result is DirectResult.REFUSED for each in outcomes):
+        raise HTTPException(HTTPStatus.CONFLICT, "; ".join(each.text for each in outcomes if each is not None))
+    texts = (
+        unexecuted(place, _WAIT_SECONDS) if each is None else each.text for place, each in zip(places, outcomes, strict=True)
+    )
+    return Ordered("; ".join(texts))
 
 
 def _topic_changes(console: Console) -> list[Operation]:
-    def skip(request: Request, taken: SkippedRecord) -> Ordered:
-        origin = Origin.find(taken.position)
-        if origin is None:
-            raise HTTPException(HTTPStatus.BAD_REQUEST, "the position is TOPIC-PARTITION@OFFSET, such as NOTIFICATIONS-0@17")
-        return _order(console, request, DirectOrderKind.SKIP, taken, origin.partition, origin.offset)
+    def check(receiver: str) -> None:
+        if receiver not in console.sources.direct_receivers:
+            raise _no_topics(console, receiver)
 
-    def of_partition(kind: DirectOrderKind) -> Callable[[Request, OrderedPartition], Ordered]:
+    def skip(request: Request, taken: SkippedRecord) -> Ordered:
+        check(taken.receiver)
+        origin = _origin_of(taken.position)
+        return _order(console, request, DirectOrderKind.SKIP, _Ordering(taken, origin.offset), [origin.partition])
+
+    def of_partitions(kind: DirectOrderKind) -> Callable[[Request, OrderedPartition], Ordered]:
         def ordered(request: Request, taken: OrderedPartition) -> Ordered:
-            partition = Partition.find(taken.partition)
-            if partition is None:
-                raise HTTPException(HTTPStatus.BAD_REQUEST, "the partition is TOPIC-PARTITION, such as NOTIFICATIONS-0")
-            return _order(console, request, kind, taken, partition)
+            check(taken.receiver)
+            reason_of(taken.because)
+            assert console.sources.find_partitions_of is not None, "there are such receivers"
+            try:
+                places = places_of(taken.partition, console.sources.find_partitions_of(taken.receiver))
+            except OrderRefused as error:
+                raise HTTPException(HTTPStatus.BAD_REQUEST, str(error)) from error
+            return _order(console, request, kind, _Ordering(taken), places)
 
         return ordered
 
-    skip_all, block = of_partition(DirectOrderKind.SKIP_ALL), of_partition(DirectOrderKind.BLOCK)
+    skip_all, block = of_partitions(DirectOrderKind.SKIP_ALL), of_partitions(DirectOrderKind.BLOCK)
     return [
         change_of("/delivery/skip", "skip", skip, Ordered, "Make a blocked record of a topic a dead letter", SkippedRecord),
-        change_of("/delivery/skip-all", "skip-all", skip_all, Ordered, "Skip all that fails in a partition", OrderedPartition),
-        change_of("/delivery/block", "block", block, Ordered, "Try again what fails in a partition", OrderedPartition),
+        change_of("/delivery/skip-all", "skip-all", skip_all, Ordered, "Skip all that fails in partitions", OrderedPartition),
+        change_of("/delivery/block", "block", block, Ordered, "Try again what fails in partitions", OrderedPartition),
+    ]
+
+
+def _origin_of(position: str) -> Origin:
+    origin = Origin.find(position)
+    if origin is None:
+        raise HTTPException(HTTPStatus.BAD_REQUEST, "the position is TOPIC-PARTITION@OFFSET, such as NOTIFICATIONS-0@17")
+    return origin
+
+
+def _receiver_changes(console: Console) -> list[Operation]:
+    """What is ordered for a receiver of either kind."""
+
+    def of_receiver(kind: DirectOrderKind, change: Callable[[Ledger, PausedReceiver, str], None], text: str) -> Any:
+        def ordered(request: Request, taken: PausedReceiver) -> Ordered:
+            if taken.receiver in console.sources.direct_receivers:
+                return _order(console, request, kind, _Ordering(taken))
+            receiver, because = _check_receiver(console, taken.receiver), reason_of(taken.because)
+            by = identity_of(request).name
+            _change(console, request, kind.value, lambda ledger: change(ledger, taken, by), receiver=receiver, because=because)
+            return Ordered(text)
+
+        return ordered
+
+    def retry_now(request: Request, taken: RetriedNow) -> Ordered:
+        because = reason_of(taken.because)
+        if taken.receiver in console.sources.direct_receivers:
+            if taken.row is not None:
+                raise HTTPException(HTTPStatus.BAD_REQUEST, "a receiver of topics has no rows: give the position of a record")
+            origin = None if taken.position is None else _origin_of(taken.position)
+            ordering = _Ordering(taken, None if origin is None else origin.offset)
+            return _order(console, request, DirectOrderKind.RETRY_NOW, ordering, [None if origin is None else origin.partition])
+        receiver, row = _check_receiver(console, taken.receiver), taken.row
+        if taken.position is not None:
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "a receiver of the ledger has no positions: give the number of a row")
+        details = {"receiver": receiver, "row": "" if row is None else str(row), "because": because}
+        done = _change(console, request, "retry-now", lambda ledger: ledger.retry_now(receiver, row), **details)
+        return Ordered(f"row {done} is called now")
+
+    def paused(ledger: Ledger, taken: PausedReceiver, by: str) -> None:
+        ledger.pause(taken.receiver, by, taken.because)
+
+    def resumed(ledger: Ledger, taken: PausedReceiver, by: str) -> None:
+        del by
+        ledger.resume(taken.receiver)
+
+    pause = of_receiver(DirectOrderKind.PAUSE, paused, "the receiver is paused: no call begins; those under way end")
+    resume = of_receiver(DirectOrderKind.RESUME, resumed, "the receiver gets calls again")
+    return [
+        change_of("/delivery/pause", "pause-receiver", pause, Ordered, "Begin no call for a receiver", PausedReceiver),
+        change_of("/delivery/resume", "resume-receiver", resume, Ordered, "Let a receiver get calls again", PausedReceiver),
+        change_of("/delivery/retry-now", "retry-now", retry_now, Ordered, "Call now for what waits", RetriedNow),
     ]
 
 
@@ -388,7 +522,9 @@ def delivery_operations(console: Console) -> list[Operation]:
 
     def job(request: Request, query: JobQuery) -> JobAnswer:
         found = _get_job(console, query.job)
-        return JobAnswer(found, tuple(_masked(identity_of(request), _ledger_of(console).errors(found.id, query.limit))))
+        ledger, only = _ledger_of(console), _filter_of(request, query.error, query.since)
+        errors = _masked(identity_of(request), ledger.errors(found.id, query.limit, only))
+        return JobAnswer(found, tuple(errors), ledger.count_failed(found.id, only, with_late=False))
 
     def receiver(request: Request, query: ReceiverQuery) -> ReceiverAnswer:
         name, ledger = _check_receiver(console, query.receiver), _ledger_of(console)
@@ -408,4 +544,5 @@ def delivery_operations(console: Console) -> list[Operation]:
         Operation("/delivery/receiver", "delivery-receiver", receiver, ReceiverAnswer, summary, ReceiverQuery),
         *_ledger_changes(console),
         *_topic_changes(console),
+        *_receiver_changes(console),
     ]

@@ -130,7 +130,7 @@ class ArchiveDistance(NamedTuple):
     lag: int
 
 
-OrderDelivery = Callable[[str, Partition, DirectOrder, float], DirectOutcome | None]
+OrderDelivery = Callable[[str, Sequence[tuple[Partition | None, DirectOrder]], float], Sequence[DirectOutcome | None]]
 
 
 def not_known(why: str) -> Callable[[str, float], Left]:
@@ -158,8 +158,9 @@ class Sources(NamedTuple):
     `find_archive_distances` returns them for the topics' partitions, empty if there is no archive that can be read here.
     `open_ledger` opens the ledger of deliveries, which connects at its first use; None if no receiver is configured.
     `find_delivery` returns what the delivery workers of the service on this machine report. `direct_receivers` are the receivers
-    that are delivered to straight from topics. `order_delivery` gives an order for a partition of one of them, and returns the
-    outcome, None if it has none within so many seconds. It may raise OrderRefused, and is None where there are no such receivers.
+    that are delivered to straight from topics. `order_delivery` gives orders for partitions of one of them, or for all of it
+    (None), and returns the outcome of each, None if it has none within so many seconds. It may raise OrderRefused, and is None
+    where there are no such receivers; `find_partitions_of` returns the partitions that the source of one of them has now.
     `find_bridge` and `find_aggregation` return what the bridge and the aggregation workers on this machine report.
     `groups` are the payments of messages, None where they are not counted.
     `regions` takes orders for regions, None where none can be given. `sink` is the sink mqtt, None without one.
@@ -189,6 +190,7 @@ class Sources(NamedTuple):
     find_delivery: Callable[[], DeliveryStatus] = DeliveryStatus
     direct_receivers: tuple[str, ...] = ()
     order_delivery: OrderDelivery | None = None
+    find_partitions_of: Callable[[str], Sequence[Partition]] | None = None
     find_bridge: Callable[[], BridgeStatus] = BridgeStatus
     find_aggregation: Callable[[], AggregationStatus] = AggregationStatus
     groups: GroupSource | None = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from notification_service.connectors.dead_letters.shown_value import ShownBody, shown_body
 from notification_service.console.access.identity import Role
 from notification_service.console.access.layer import route
 from notification_service.console.context import Console, Operation, identity_of, instant_shown, read_instant
@@ -37,17 +38,6 @@ from resequencer.record import Partition
 from resequencer.storage_port import WaitKind
 from resequencer.unit import Unit
 
-_LONGEST = 256 * 1024
-
-
-class ShownBody(NamedTuple):
-    """An object's content, or a stashed record's value, as text; `is_cut` if only its beginning is here."""
-
-    title: str
-    text: str
-    size_bytes: int
-    is_cut: bool
-
 
 def payment_data_of(unit: Unit) -> Iterator[ShownBody]:
     """Yield the objects that the unit has taken over, then the values of its stashed records in order of arrival.
@@ -57,21 +47,11 @@ def payment_data_of(unit: Unit) -> Iterator[ShownBody]:
     data = opened(unit.data)
     data = data if isinstance(data, PaymentData) else PaymentData()
     for kind, bodies in (("MDS", data.mds), ("PDS", data.pds), ("custom", data.custom)):
-        yield from (_shown(f"{kind} object {name}", body) for name, body in bodies)
+        yield from (shown_body(f"{kind} object {name}", body) for name, body in bodies)
     entries = [*unit.stash, *unit.queue, *([unit.retry.entry] if unit.retry else [])]
     records = [each.envelope.record for each in entries] + [each.record for each in unit.undecodable]
     for record in sorted(records, key=lambda each: each.origin.offset):
-        yield _shown(f"stashed record {record.origin}", record.content)
-
-
-def _shown(title: str, body: bytes) -> ShownBody:
-    try:
-        text = (
-            msgspec.json.format(body, indent=2).decode() if len(body) <= _LONGEST else body[:_LONGEST].decode("utf-8", "replace")
-        )
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        text = body[:_LONGEST].decode("utf-8", "backslashreplace")
-    return ShownBody(title, text, len(body), len(body) > _LONGEST)
+        yield shown_body(f"stashed record {record.origin}", record.content)
 
 
 LONGEST_ID = 1_024

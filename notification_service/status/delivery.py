@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from notification_service.delivery.core.backlog import Backlog, merged
+from notification_service.delivery.core.jobs import Pause
 from notification_service.status.file import SideFile, SideReport, SideStatus, side_line, side_status
 from resequencer.clock import Instant
 from resequencer.printable import counted, duration_text
@@ -18,7 +19,8 @@ class GateStatus(msgspec.Struct, frozen=True):
     open. `waiting` are the rows that are not delivered yet, `failed` those that have failed, `held_units` the units that one of
     them holds. `retries` has for each mode how many calls were to be made again. `stalled_jobs` take nothing in,
     `missing_jobs` lack a part of their source, which went before it was read; `unread_ms` is how long ago the source of the live
-    job was read, None without one. `backlog` is None if the worker does not report it.
+    job was read, None without one. `backlog` is None if the worker does not report it. `pause`: a person wants no
+    calls.
     """
 
     receiver: str
@@ -34,6 +36,7 @@ class GateStatus(msgspec.Struct, frozen=True):
     unread_ms: int | None = None
     missing_jobs: int = 0
     backlog: Backlog | None = None
+    pause: Pause | None = None
 
 
 class BlockedStatus(msgspec.Struct, frozen=True):
@@ -72,7 +75,7 @@ class DirectStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """A receiver that is delivered to straight from topics, as one worker sees it: the partitions are those of this worker.
 
     `reason` says why its gate is shut since `since`; None while it is open. `problem` says why nothing is read, and `notes` what
-    does not stop it.
+    does not stop it. `pause`: a person wants no calls.
     """
 
     receiver: str
@@ -82,6 +85,7 @@ class DirectStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     problem: str | None = None
     partitions: tuple[DeliveredPartition, ...] = ()
     notes: tuple[str, ...] = ()
+    pause: Pause | None = None
 
     @property
     def behind(self) -> int:
@@ -173,7 +177,12 @@ def delivery_lines(status: DeliveryStatus) -> list[str]:
     """Return the lines for people: one for each worker, and one for each receiver."""
     workers = [side_line(f"delivery worker {each.slot}", each, "delivers") for each in status.delivery_workers]
     direct = [line for each in status.direct for line in _direct_lines(each)]
-    return [*workers, *map(_gate_line, status.gates), *direct, *map(schedule_line, status.schedules)]
+    return [
+        *workers,
+        *(line for each in status.gates for line in _gate_lines(each)),
+        *direct,
+        *map(schedule_line, status.schedules),
+    ]
 
 
 def backlog_text(backlog: Backlog | None) -> str:
@@ -211,6 +220,7 @@ def _merged(reports: Iterable[DeliveryReport | None]) -> tuple[DirectStatus, ...
             problem=before.problem or each.problem,
             partitions=tuple(sorted(partitions, key=lambda one: one.partition)),
             notes=tuple(dict.fromkeys((*before.notes, *each.notes))),
+            pause=before.pause or each.pause,
         )
     return tuple(found.values())
 
@@ -227,8 +237,7 @@ def _merged_schedules(reports: Iterable[DeliveryReport | None]) -> tuple[Schedul
 def _direct_lines(status: DirectStatus) -> list[str]:
     state = "open" if status.reason is None else f"shut since {status.since}, next probe at {status.probe_at}: {status.reason}"
     lines = [f"receiver {status.receiver}: {state}; {status.behind} behind, {status.open} read{backlog_text(status.backlog)}"]
-    if status.problem is not None:
-        lines.append(f"receiver {status.receiver}: {status.problem}")
+    lines += [f"receiver {status.receiver}: {each}" for each in (status.pause and status.pause.text, status.problem) if each]
     lines += [f"receiver {status.receiver}: {each}" for each in status.notes]
     for each in status.partitions:
         lines += _partition_lines(status.receiver, each)
@@ -247,6 +256,10 @@ def _partition_lines(receiver: str, each: DeliveredPartition) -> list[str]:
     if each.skips_all:
         lines.append(f"{name}: what fails is skipped, as an operator has ordered")
     return lines
+
+
+def _gate_lines(gate: GateStatus) -> list[str]:
+    return [_gate_line(gate), *([] if gate.pause is None else [f"receiver {gate.receiver}: {gate.pause.text}"])]
 
 
 def _gate_line(gate: GateStatus) -> str:

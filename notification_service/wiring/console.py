@@ -46,7 +46,7 @@ from notification_service.wiring.aggregation import (
 )
 from notification_service.wiring.composition import make_codec, make_order_book
 from notification_service.wiring.dead_letter_stores import open_store
-from notification_service.wiring.delivery import make_ledger, order_delivery
+from notification_service.wiring.delivery import find_partitions_of, make_ledger, order_delivery
 from notification_service.wiring.local_workers import LocalWorkers
 from notification_service.wiring.regions import LocalRegions, LocalSink
 from notification_service.wiring.sent_notifications import OutputFiles, find_sent_in
@@ -252,6 +252,7 @@ def console_sources(configuration: Configuration) -> Sources:
         open_ledger=partial(make_ledger, configuration) if configuration.delivery.of_ledger else None,
         direct_receivers=tuple(name for name, _ in configuration.delivery.of_topics),
         order_delivery=partial(order_delivery, configuration),
+        find_partitions_of=partial(find_partitions_of, configuration),
         groups=LocalGroups(configuration) if configuration.counts_payments else None,
     )
 

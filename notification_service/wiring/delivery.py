@@ -6,7 +6,7 @@ import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from time import sleep
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -21,10 +21,10 @@ from notification_service.connectors.dead_letters.port import AskedFor, Sign
 from notification_service.delivery.caller import Network
 from notification_service.delivery.core.jobs import GateReport
 from notification_service.delivery.direct.core.decision import Stage, find_former_group, stages_of, topics_to_make
-from notification_service.delivery.direct.core.partition import DirectOrder, DirectOutcome
+from notification_service.delivery.direct.core.partition import DirectOrder, DirectOutcome, DirectResult
 from notification_service.delivery.direct.owned import StageClients
-from notification_service.delivery.direct.receiver import DirectReceiver, DirectReport
-from notification_service.delivery.errors import ReceiverUnknown
+from notification_service.delivery.direct.receiver import DirectReceiver, DirectReport, Topics
+from notification_service.delivery.errors import OrderRefused, ReceiverUnknown
 from notification_service.delivery.event_file import EventFile
 from notification_service.delivery.ledger.database import Database
 from notification_service.delivery.ledger.ledger import Ledger
@@ -56,7 +56,7 @@ from resequencer.record import OutputNumber, Partition
 if TYPE_CHECKING:  # Kafka's client takes a third of a second to import.
     from notification_service.connectors.kafka.dead_letters import KafkaDeadLetterStore
     from notification_service.connectors.kafka.settings import KafkaSettings
-    from notification_service.delivery.direct.order_topic import OrderTopic
+    from notification_service.delivery.direct.order_topic import OrderLog, OrderTopic
 
 _HEADERS_BYTES = 64 << 10
 
@@ -162,6 +162,7 @@ def _gate_status(gate: GateReport) -> GateStatus:
         unread_ms=gate.unread_ms,
         missing_jobs=gate.missing_jobs,
         backlog=gate.backlog,
+        pause=gate.pause,
     )
 
 
@@ -174,6 +175,7 @@ def _direct_status(report: DirectReport) -> DirectStatus:
         probe_at=instant_text(report.probe_at) if is_shut else None,
         problem=report.problem,
         notes=report.notes,
+        pause=report.pause,
         partitions=tuple(
             DeliveredPartition(
                 partition=str(each.partition),
@@ -248,8 +250,15 @@ def make_direct_receiver(
 ) -> DirectReceiver:
     """Return the receiver; nothing is connected yet."""
     stages = stages_of_receiver(configuration, name, receiver)
-    clients = partial(_clients_of, configuration, slot)
-    return DirectReceiver(name, receiver, stages, partial(_make_topics, configuration, stages), clients, clock, forbidden)
+    make, clients = partial(_make_topics, configuration, stages), partial(_clients_of, configuration, slot)
+    topics = Topics(make, clients, partial(_open_order_log, configuration, slot, stages[0]))
+    return DirectReceiver(name, receiver, stages, topics, clock, forbidden)
+
+
+def _open_order_log(configuration: Configuration, slot: int | None, source: Stage) -> "OrderLog":
+    from notification_service.delivery.direct.order_topic import OrderLog
+
+    return OrderLog(settings_of_stage(configuration, source, slot))
 
 
 def _clients_of(configuration: Configuration, slot: int | None, stage: Stage) -> StageClients:
@@ -283,17 +292,38 @@ def _open_order_topic(configuration: Configuration, name: str) -> "OrderTopic":
 
 
 def order_delivery(
-    configuration: Configuration, name: str, partition: Partition, order: DirectOrder, seconds: float
-) -> DirectOutcome | None:
-    """Give an order for a partition of a receiver, and return its outcome; None if it has none after so many seconds.
+    configuration: Configuration, name: str, given: Sequence[tuple[Partition | None, DirectOrder]], seconds: float
+) -> list[DirectOutcome | None]:
+    """Give orders for partitions of a receiver, or with None for the whole receiver; return the outcome of each.
+
+    It is None for what has no outcome after so many seconds, from when all were given. An order that cannot be given to one of
+    several partitions is refused by its outcome, and the others are given.
 
     Raises:
         ReceiverUnknown: There is no such receiver.
-        OrderRefused: The source has no such partition.
-        TransportUnavailable, TransportRefused: It is not known whether the order was given.
+        OrderRefused: The one order cannot be given.
+        TransportUnavailable, TransportRefused: It is not known whether an order was given.
     """
-    topic = _open_order_topic(configuration, name)
-    return topic.wait_for_outcome(partition, order, topic.give(partition, order), seconds, sleep)
+    topic, found = _open_order_topic(configuration, name), list[tuple[Partition, DirectOrder, int | DirectOutcome]]()
+    for partition, order in given:
+        place = Partition(_source_of(configuration, name).topic, 0) if partition is None else partition
+        try:
+            found.append((place, order, topic.give(place, order)))
+        except OrderRefused as error:
+            if len(given) == 1:
+                raise
+            refused = DirectOutcome(id=order.id, result=DirectResult.REFUSED, text=str(error), at=order.at)
+            found.append((place, order, refused))
+    until = monotonic() + seconds
+    return [
+        at if isinstance(at, DirectOutcome) else topic.wait_for_outcome(place, order, at, max(0.0, until - monotonic()), sleep)
+        for place, order, at in found
+    ]
+
+
+def find_partitions_of(configuration: Configuration, name: str) -> Sequence[Partition]:
+    """Return the partitions that the source of a receiver has now. Raises as `order_delivery`."""
+    return _open_order_topic(configuration, name).partitions()
 
 
 def open_dead_letters(configuration: Configuration, name: str, asked_for: AskedFor, sign: Sign) -> "KafkaDeadLetterStore":

@@ -85,7 +85,7 @@ def find_initial_refusal(configuration: Configuration) -> str | None:
 class LocalRegions:
     """Gives orders for regions to the workers of the service that runs on this machine.
 
-    Raises of all calls that give an order:
+    Raises of each call that gives an order:
         RegionNotReset: It could not be written, or is refused.
     """
 

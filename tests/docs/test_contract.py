@@ -44,7 +44,7 @@ def test_every_make_target_is_named() -> None:
 
 def test_every_command_is_named() -> None:
     commands = {name.split()[0] for name in names(first_cells(section(2)))}
-    delivery = {"start", "jobs", "cancel", "accept-loss", "retry-failed", "errors", "gates", "open-gate", "waiting"}
+    delivery = {"start", "jobs", "cancel", "accept-loss", "retry-failed", "errors", "gates", "open-gate", "waiting", "retry-now"}
     delivery |= {"blocked", "skip-all", "block", "schedules"}
     assert delivery < commands
     subcommands = {"show", "requeue", "edit", "discard", "list", "rollback", "pause", *(each.value for each in OrderKind)}

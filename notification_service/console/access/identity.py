@@ -162,10 +162,21 @@ class AuditLog:
             AuditLogUnavailable: The line could not be written.
         """
         identity: Identity = request.state.identity
-        now = self._clock.now()
         client: Client = request.state.client
         via = {} if client.proxy is None else {"proxy": client.proxy}
-        line = {"at": instant_text(now), "by": identity.name, "from": client.address, **via, "action": action, **details}
+        self._write({"by": identity.name, "from": client.address, **via, "action": action, **details})
+
+    def note_from_shell(self, by: str, action: str, **details: str | int | None) -> None:
+        """Write that a person does `action` by a command.
+
+        Raises:
+            AuditLogUnavailable: The line could not be written.
+        """
+        self._write({"by": by, "from": "shell", "action": action, **details})
+
+    def _write(self, what: dict[str, str | int | None]) -> None:
+        now = self._clock.now()
+        line = {"at": instant_text(now), **what}
         with self._lock:
             day = instant_text(now)[:10]
             file = self._directory / f"{_PREFIX}{day}{_SUFFIX}"

@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from notification_service.delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
-from notification_service.delivery.core.jobs import RetryMode
+from notification_service.delivery.core.jobs import Pause, RetryMode
 from notification_service.delivery.settings import Receiver, Step
 
 RUNNING = 5
@@ -56,7 +56,8 @@ class Gate(msgspec.Struct, frozen=True):
 
     `limit` is how many calls may be made at once, halved at `halved_at`; `next_call` is the instant from which the rate allows
     the next one. While the gate is shut a probe is due at `probe_at`; `probe` is the row that is the probe at the moment.
-    `successes` counts by step the calls that were done or rejected, as the probe or while the gate was open.
+    `successes` counts by step the calls that were done or rejected, as the probe or while the gate was open. While a person has
+    paused the receiver (`pause`) no call begins, whether the gate is open or shut.
     """
 
     state: GateState = GateState.OPEN
@@ -74,9 +75,12 @@ class Gate(msgspec.Struct, frozen=True):
     steps: str = ""
     """The steps of the receiver for which the waiting rows are fit; empty: not known."""
     successes: tuple[int, ...] = (0,) * len(Step)
+    pause: Pause | None = None
 
     def permits(self, receiver: Receiver, now: int, running: int, wanted: int) -> int:
         """Return how many calls may begin now; `running` are those under way. In a shut gate it is one probe, when it is due."""
+        if self.pause is not None:
+            return 0
         if self.state is GateState.SHUT:
             return min(1, wanted) if now >= self.probe_at and self.probe is None else 0
         permitted = min(wanted, max(1, int(self.limit or receiver.concurrency)) - running)
@@ -147,6 +151,14 @@ class Gate(msgspec.Struct, frozen=True):
             return self
         limit = max(1.0, min(self.limit or receiver.concurrency, float(receiver.concurrency)) / 2)
         return msgspec.structs.replace(self, limit=limit, halved_at=now)
+
+    def probed_now(self, now: int) -> "Gate":
+        """Return the gate with its next probe due now at the latest."""
+        return msgspec.structs.replace(self, probe_at=min(self.probe_at, now))
+
+    def paused(self, pause: Pause | None) -> "Gate":
+        """Return the gate of a receiver that is paused, or, with None, gets calls again."""
+        return msgspec.structs.replace(self, pause=pause)
 
     def opened(self, now: int) -> "Gate":
         """Return the gate open."""

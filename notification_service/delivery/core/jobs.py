@@ -86,6 +86,13 @@ class RowError(msgspec.Struct, frozen=True):
     error: str
 
 
+class ErrorFilter(msgspec.Struct, frozen=True):
+    """Chooses errors of a job: those that contain this text, in any case, and those since an instant. By default all."""
+
+    error: str = ""
+    since: Instant | None = None
+
+
 class WaitingRow(msgspec.Struct, frozen=True):
     """An open row that is the first of its unit, and what it waits for."""
 
@@ -102,12 +109,24 @@ class WaitingRow(msgspec.Struct, frozen=True):
     error: str | None
 
 
+class Pause(msgspec.Struct, frozen=True):
+    """A receiver to which a person wants no calls, since an instant (ISO 8601, UTC), with the reason."""
+
+    since: str
+    by: str
+    because: str
+
+    @property
+    def text(self) -> str:
+        return f"paused since {self.since} by {self.by}: {self.because}"
+
+
 class GateReport(msgspec.Struct, frozen=True):
     """`waiting` are the open rows of the receiver, `running` the calls under way. `probe_at` is None while the gate is open.
 
     `failed` and `retries` are of all jobs to the receiver that the ledger holds, `stalled_jobs` those of them that take nothing
     in, `missing_jobs` those that lack a part of their source. `unread_ms` is how long ago the source of the live job was read
-    last; None without a live job.
+    last; None without a live job. `pause`: a person wants no calls.
     """
 
     receiver: str
@@ -127,6 +146,7 @@ class GateReport(msgspec.Struct, frozen=True):
     missing_jobs: int
     unread_ms: int | None
     backlog: Backlog
+    pause: Pause | None = None
 
 
 class JobEvent(msgspec.Struct, frozen=True):

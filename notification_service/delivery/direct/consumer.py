@@ -233,6 +233,11 @@ class StageConsumer:
             await self._close()
             self._thread.shutdown(wait=False)
 
+    def retry_first(self) -> None:
+        """Let the first blocked record of each partition be called next."""
+        for each in self._owned.values():
+            each.state.retry_first(self._slots.now())
+
     def stop(self) -> None:
         """Begin no more calls."""
         self._is_stopping = True

@@ -15,6 +15,7 @@ from notification_service.delivery.direct.core.partition import (
     decode,
     outcome_record,
 )
+from notification_service.delivery.direct.core.shared_gate import SharedGate
 from resequencer.clock import Clock
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.printable import counted
@@ -22,6 +23,12 @@ from resequencer.record import Origin, Partition
 
 _GRACE_MS = 5_000
 """So long after the first calls must have ended nothing is refused because it is not blocked."""
+
+_OF_RECEIVER = {
+    DirectOrderKind.PAUSE: "the receiver is paused: within seconds no worker begins a call; those under way end",
+    DirectOrderKind.RESUME: "the receiver gets calls again",
+    DirectOrderKind.RETRY_NOW: "each worker whose gate is shut calls now for its first blocked record",
+}
 
 MakeDeadLetter = Callable[[OpenRecord, DeadLetterReason, str], OutputRecord]
 
@@ -37,8 +44,11 @@ class _Ended(NamedTuple):
 class OrderExecutor:
     """Executes the orders of one partition. The first calls for it end before `settled_at`, of a clock that never goes back."""
 
-    def __init__(self, state: DirectPartition, dead_letter: MakeDeadLetter, clock: Clock, settled_at: int) -> None:
-        self._state, self._make_dead_letter, self._clock, self._settled_at = state, dead_letter, clock, settled_at + _GRACE_MS
+    def __init__(
+        self, state: DirectPartition, gate: SharedGate, dead_letter: MakeDeadLetter, clock: Clock, settled_at: int
+    ) -> None:
+        self._state, self._gate, self._make_dead_letter, self._clock = state, gate, dead_letter, clock
+        self._settled_at = settled_at + _GRACE_MS
 
     @property
     def read_to(self) -> int:
@@ -64,7 +74,7 @@ class OrderExecutor:
         if isinstance(order, DirectOutcome):
             self._state.pass_order(record.offset + 1)
             return True
-        ended = self._executed(order, is_young=now < self._settled_at)
+        ended = self._executed(order, now)
         if ended is None:
             return False
         self._pass(record, order.id, ended)
@@ -76,15 +86,28 @@ class OrderExecutor:
         outcome = outcome_record(self._state.partition, record.offset + 1, order_id, ended.result, ended.text, self._clock.now())
         self._state.pass_order(record.offset + 1, outcome)
 
-    def _executed(self, order: DirectOrder, *, is_young: bool) -> _Ended | None:
-        if order.order is DirectOrderKind.SKIP:
+    def _executed(self, order: DirectOrder, now: int) -> _Ended | None:
+        is_young = now < self._settled_at
+        if order.is_for_receiver:
+            return self._for_receiver(order.order)
+        if order.order in (DirectOrderKind.SKIP, DirectOrderKind.RETRY_NOW):
             assert order.offset is not None, "checked when it was decoded"
-            return self._skip(order.offset, is_young=is_young)
+            opened = self._find_blocked(order.offset, is_young=is_young)
+            if not isinstance(opened, OpenRecord):
+                return opened
+            return self._skip(opened) if order.order is DirectOrderKind.SKIP else self._retry_now(opened, now)
         if order.order is DirectOrderKind.SKIP_ALL:
             return self._skip_all(is_young=is_young)
         return self._block()
 
-    def _skip(self, offset: int, *, is_young: bool) -> _Ended | None:
+    def _for_receiver(self, kind: DirectOrderKind) -> _Ended:
+        """Each worker of the receiver follows such an order by itself (`ReceiverOrders`); here it gets its one outcome."""
+        if self._state.partition.number:
+            return _Ended(DirectResult.REFUSED, f"{kind.value} is for the whole receiver: partition 0 takes it")
+        return _Ended(DirectResult.DONE, _OF_RECEIVER[kind])
+
+    def _find_blocked(self, offset: int, *, is_young: bool) -> OpenRecord | _Ended | None:
+        """Return the blocked record, or why there is none; None if that is not known yet."""
         state = self._state
         opened, where = state.find_open(offset), Origin(state.partition, offset)
         if opened is None:
@@ -95,6 +118,19 @@ class OrderExecutor:
             )
         if opened.error is None:
             return None if is_young else _Ended(DirectResult.REFUSED, f"{where} is not blocked: no call for it has failed")
+        return opened
+
+    def _retry_now(self, opened: OpenRecord, now: int) -> _Ended:
+        where = Origin(self._state.partition, opened.offset)
+        if (pause := self._gate.gate.pause) is not None:
+            return _Ended(DirectResult.REFUSED, f"the receiver is {pause.text}; resume it first")
+        if not self._state.retry_now(opened, now):
+            return _Ended(DirectResult.REFUSED, f"{where} is called at this moment")
+        self._gate.probe_now(now)
+        return _Ended(DirectResult.DONE, f"{where} is called next")
+
+    def _skip(self, opened: OpenRecord) -> _Ended | None:
+        state, where = self._state, Origin(self._state.partition, opened.offset)
         if not state.recall([opened]):
             # A call is under way. If it fails, its end makes the record a dead letter; then this is asked again.
             opened.is_to_skip = True

@@ -185,7 +185,7 @@ class Takeover:
         clients.transport.seek(partition, offset)
         state = DirectPartition(partition, offset, kept, self._stage.receiver.blocked_bytes)
         settled_at = now + self._stage.receiver.timeout_ms
-        ordered = None if orders_end is None else OrderExecutor(state, self._dead_letter, self._clock, settled_at)
+        ordered = None if orders_end is None else OrderExecutor(state, self._gate, self._dead_letter, self._clock, settled_at)
         return Owned(state, Reading(self._stage, self._gate, self._clock, source), ordered, position)
 
 

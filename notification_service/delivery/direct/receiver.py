@@ -3,17 +3,21 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
+from itertools import count
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from guardian.ports import TransportRefused, TransportUnavailable
+from guardian.ports import OrderRecord, TransportRefused, TransportUnavailable
 from notification_service.delivery.caller import Caller, Network
 from notification_service.delivery.core.backlog import Backlog, BacklogTrend, make_backlog
+from notification_service.delivery.core.jobs import Pause
 from notification_service.delivery.direct.consumer import StageConsumer
 from notification_service.delivery.direct.core.decision import Stage, former_stage
 from notification_service.delivery.direct.core.partition import waits_for_its_time
+from notification_service.delivery.direct.core.receiver_orders import ReceiverOrders, find_retention_note
 from notification_service.delivery.direct.core.shared_gate import SharedGate
 from notification_service.delivery.direct.owned import StageClients
 from notification_service.delivery.direct.stage_calls import CallSlots
@@ -23,6 +27,10 @@ from resequencer.record import Origin, Partition
 
 _LOG = logging.getLogger("resequencer.delivery")
 _PAUSE_SECONDS = 2.0
+_ORDERS_SECONDS = 1.0
+_RETENTION_TURNS = 300
+"""For how long its topics keep records is asked once in so many looks at the orders."""
+
 _MAX_BLOCKED = 20
 
 
@@ -61,7 +69,7 @@ class DirectReport(msgspec.Struct, frozen=True):
     """What one delivery worker does for a receiver. `shut_because` is None while its gate is open.
 
     `shut_since` and `probe_at` are wall-clock instants. `problem` says why one of its topics is not delivered from, and `notes`
-    what does not stop it, but should be known.
+    what does not stop it, but should be known. `pause`: a person wants no calls.
     """
 
     receiver: str
@@ -71,29 +79,55 @@ class DirectReport(msgspec.Struct, frozen=True):
     problem: str | None
     partitions: tuple[PartitionReport, ...]
     notes: tuple[str, ...] = ()
+    pause: Pause | None = None
+
+
+class OrderLogPort(Protocol):
+    """Where the orders for a receiver as a whole are. Used by one thread; any call may raise the errors of a transport."""
+
+    def read(self, after: int) -> tuple[Sequence[OrderRecord], int]:
+        """Return the orders from an offset on, and the present end."""
+        ...
+
+    def find_retentions(self, topics: Sequence[str]) -> Mapping[str, int]:
+        """Return for how many ms these topics keep their records, as far as that is known and not for ever."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Topics(NamedTuple):
+    """`make` makes the topics that are missing; `open_clients` returns the clients of a stage, unconnected, and `open_orders` the
+    orders for the receiver; None: it gets none.
+
+    `make` returns the retry topics that hold unread records though there is no interval for them any more, each with its group:
+    what they hold is delivered, too.
+    """
+
+    make: Callable[[], Mapping[str, str]]
+    open_clients: Callable[[Stage], StageClients]
+    open_orders: Callable[[], OrderLogPort] | None = None
 
 
 class DirectReceiver:
-    """`make_topics` makes the topics that are missing; `open_clients` returns the clients of a stage, unconnected.
-
-    `make_topics` returns the retry topics that hold unread records though there is no interval for them any more, each with its
-    group: what they hold is delivered, too.
-    """
+    """No call begins before its orders were read once: it may be paused."""
 
     def __init__(
         self,
         name: str,
         receiver: Receiver,
         stages: Sequence[Stage],
-        make_topics: Callable[[], Mapping[str, str]],
-        open_clients: Callable[[Stage], StageClients],
+        topics: Topics,
         clock: SteadyClock,
         forbidden: Sequence[Network] = (),
     ) -> None:
         self.name = name
         self._receiver, self._stages, self._forbidden = receiver, stages, forbidden
-        self._make_topics, self._open_clients, self._clock = make_topics, open_clients, clock
+        self._topics, self._clock = topics, clock
         self._gate = SharedGate(receiver)
+        self._gate.is_known = topics.open_orders is None
+        self._orders = ReceiverOrders()
+        self._retentions: Mapping[str, int] = {}
         self._consumers: list[StageConsumer] = []
         self._trends: dict[Partition, BacklogTrend] = {}
         self._is_stopping = asyncio.Event()
@@ -106,12 +140,15 @@ class DirectReceiver:
             return
         stages = [*self._stages, *(former_stage(self._stages, topic, group) for topic, group in former.items())]
         caller, slots = Caller(self._receiver, self._forbidden), CallSlots(self._gate)
-        self._consumers = [StageConsumer(each, partial(self._open_clients, each), caller, slots, self._clock) for each in stages]
+        open_clients = self._topics.open_clients
+        self._consumers = [StageConsumer(each, partial(open_clients, each), caller, slots, self._clock) for each in stages]
         try:
             async with asyncio.TaskGroup() as group:
                 for each in self._consumers:
                     group.create_task(each.run())
+                following = group.create_task(self._follow_orders(slots))
                 await self._is_stopping.wait()
+                following.cancel()
                 for each in self._consumers:
                     each.stop()
         finally:
@@ -119,6 +156,41 @@ class DirectReceiver:
 
     def stop(self) -> None:
         self._is_stopping.set()
+
+    async def _follow_orders(self, slots: CallSlots) -> None:
+        """Do what the orders for the receiver say, as soon as they are read."""
+        if self._topics.open_orders is None:
+            return
+        log, loop, thread = self._topics.open_orders(), asyncio.get_running_loop(), ThreadPoolExecutor(1, f"orders-{self.name}")
+        try:
+            for turn in count():
+                try:
+                    found, end = await loop.run_in_executor(thread, log.read, self._orders.read_to)
+                    if turn % _RETENTION_TURNS == 0:
+                        topics = [each.stage.topic for each in self._consumers]
+                        self._retentions = await loop.run_in_executor(thread, log.find_retentions, topics)
+                except (TransportUnavailable, TransportRefused) as error:
+                    if self._problem != str(error):
+                        _LOG.warning("orders for receiver %s cannot be read: %s", self.name, error)
+                    self._problem = str(error)
+                else:
+                    self._problem = None
+                    self._execute(slots, probes=self._orders.read(found, end))
+                await asyncio.sleep(_ORDERS_SECONDS)
+        finally:
+            thread.submit(log.close)
+            thread.shutdown(wait=False)
+
+    def _execute(self, slots: CallSlots, *, probes: bool) -> None:
+        before, pause = self._gate.gate.pause, self._orders.pause
+        if pause != before:
+            _LOG.warning("receiver %s %s", self.name, f"is {pause.text}" if pause is not None else "gets calls again")
+        self._gate.follow(pause)
+        if probes and self._gate.is_shut:
+            self._gate.probe_now(slots.now())
+            for each in self._consumers:
+                each.retry_first()
+        slots.wake()
 
     def report(self) -> DirectReport:
         """Return how far each partition of this worker is."""
@@ -134,8 +206,14 @@ class DirectReceiver:
             now + gate.probe_at - ago,
             problem,
             tuple(self._with_backlog(each) for each in partitions),
-            tuple(note for each in self._consumers for note in each.notes),
+            (*(note for each in self._consumers for note in each.notes), *self._retention_notes(partitions)),
+            self._gate.gate.pause,
         )
+
+    def _retention_notes(self, partitions: Sequence[PartitionReport]) -> list[str]:
+        now, kept = self._clock.now(), self._retentions
+        notes = (find_retention_note(each.partition, each.oldest_at, kept.get(each.partition.topic), now) for each in partitions)
+        return [each for each in notes if each is not None]
 
     def _with_backlog(self, each: PartitionReport) -> PartitionReport:
         if each.problem is not None:
@@ -149,7 +227,7 @@ class DirectReceiver:
         """Make the topics, however long that takes; return those of former intervals. None: it is to stop."""
         while not self._is_stopping.is_set():
             try:
-                former = await asyncio.get_running_loop().run_in_executor(threads, self._make_topics)
+                former = await asyncio.get_running_loop().run_in_executor(threads, self._topics.make)
             except (TransportUnavailable, TransportRefused) as error:
                 if self._problem != str(error):
                     _LOG.warning("receiver %s is not delivered to: %s", self.name, error)

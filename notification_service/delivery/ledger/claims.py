@@ -118,7 +118,7 @@ def _look(
         if lapsed := [each for each, since_ms in since.items() if since_ms >= lease_ms(receiver)]:
             return 0, lapsed
         gate, now = read_gate(connection, name), database.now(connection)
-        if gate.state is GateState.SHUT and gate.probe in running:
+        if gate.pause is not None or (gate.state is GateState.SHUT and gate.probe in running):
             return None, []
         if gate.state is GateState.SHUT and gate.probe_at > now:
             return gate.probe_at - now, []

@@ -5,14 +5,14 @@ From the instant of a cancellation on nothing more of the job is claimed. If a p
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, RowMapping, Select, func, select, update
 
-from notification_service.delivery.core.jobs import Status
+from notification_service.delivery.core.jobs import ErrorFilter, Status
 from notification_service.delivery.errors import JobRefused
 from notification_service.delivery.ledger.database import Database
 from notification_service.delivery.ledger.finishing import Finishing
-from notification_service.delivery.ledger.job_rows import SCHEDULE, check_receiver, complete_jobs, get_job
-from notification_service.delivery.ledger.tables import ERRORS, IS_OPEN, JOBS, ROWS
+from notification_service.delivery.ledger.job_rows import SCHEDULE, check_receiver, complete_jobs, conditions_of, get_job
+from notification_service.delivery.ledger.tables import ERRORS, IS_OPEN, JOBS, KEYS, ROWS
 from notification_service.delivery.settings import Receiver
 
 _CHUNK = 500
@@ -102,8 +102,7 @@ def retry_failed(database: Database, receivers: dict[str, Receiver], job: str, *
     """
     with database.write() as connection:
         found = get_job(connection, job)
-        if found["cancelled_at"] is not None:
-            raise JobRefused(f"{job} was cancelled; start another job to deliver what remains")
+        _refuse_cancelled(found)
         check_receiver(receivers, found)
         order = {"repair": LATE if with_late else IN_ORDER, "repaired_to": 0, "repaired": 0, "not_repaired": 0}
         connection.execute(update(JOBS).where(JOBS.c.id == job).values(**order))
@@ -111,6 +110,48 @@ def retry_failed(database: Database, receivers: dict[str, Receiver], job: str, *
     with database.read() as connection:
         found = get_job(connection, job)
         return found["repaired"], found["not_repaired"]
+
+
+MAX_RETRIED = 1_000
+"""So many failed rows are chosen by their errors at once."""
+
+
+def count_failed(database: Database, job: str, only: ErrorFilter, *, with_late: bool) -> int:
+    """Return how many failed rows of a job `retry_chosen` would open again, and one more if these are not all."""
+    with database.read() as connection:
+        get_job(connection, job)
+        chosen = _chosen(job, only, MAX_RETRIED + 1, with_late=with_late)
+        return connection.scalar(select(func.count()).select_from(chosen.subquery())) or 0
+
+
+def retry_chosen(database: Database, receivers: dict[str, Receiver], job: str, only: ErrorFilter, *, with_late: bool) -> int:
+    """As `retry_failed`, for the first `MAX_RETRIED` of the rows that the filter chooses, in one transaction; return how many."""
+    with database.write() as connection:
+        found = get_job(connection, job)
+        _refuse_cancelled(found)
+        check_receiver(receivers, found)
+        name = found["receiver"]
+        finishing = Finishing(connection, receivers[name], name, database.now(connection))
+        asked = connection.execute(_chosen(job, only, MAX_RETRIED, with_late=with_late))
+        chosen = _reopen(finishing, [(each.id, each.key) for each in asked], with_late=with_late)
+        finishing.write()
+        if chosen:  # It ends once more, with an event of its own.
+            connection.execute(update(JOBS).where(JOBS.c.id == job).values(completed_at=None))
+    return chosen
+
+
+def _chosen(job: str, only: ErrorFilter, limit: int, *, with_late: bool) -> Select[tuple[int, str]]:
+    asked = select(ROWS.c.id, ROWS.c.key).join(ERRORS, ERRORS.c.row == ROWS.c.id)
+    if not with_late:
+        is_key = (KEYS.c.receiver == ROWS.c.receiver) & (KEYS.c.key == ROWS.c.key)
+        asked = asked.join(KEYS, is_key & (KEYS.c.delivered <= ROWS.c.id))
+    is_failed = (ERRORS.c.attempts > 0, ROWS.c.status == Status.FAILED.value)
+    return asked.where(ERRORS.c.job == job, *is_failed, *conditions_of(only)).order_by(ERRORS.c.row).limit(limit)
+
+
+def _refuse_cancelled(job: RowMapping) -> None:
+    if job["cancelled_at"] is not None:
+        raise JobRefused(f"{job['id']} was cancelled; start another job to deliver what remains")
 
 
 def go_on_repairing(database: Database, receivers: dict[str, Receiver], job: str) -> None:

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, RowMapping, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, select, update
 from sqlalchemy.exc import IntegrityError
 
-from notification_service.delivery.core.jobs import JobEvent, JobState
+from notification_service.delivery.core.jobs import ErrorFilter, JobEvent, JobState
 from notification_service.delivery.errors import JobRefused
-from notification_service.delivery.ledger.tables import COUNTERS, EVENTS, JOBS, SERVICES
+from notification_service.delivery.ledger.tables import COUNTERS, ERRORS, EVENTS, JOBS, SERVICES
 from notification_service.delivery.settings import Receiver
 from resequencer.clock import Instant
 
@@ -39,6 +39,12 @@ def check_receiver(receivers: dict[str, Receiver], job: RowMapping) -> None:
     if job["receiver"] not in receivers:
         remedy = "configure it again, with live = false if nothing new shall be delivered to it"
         raise JobRefused(f"the receiver {job['receiver']} of {job['id']} is not configured with policy = ledger: {remedy}")
+
+
+def conditions_of(only: ErrorFilter) -> list[ColumnElement[bool]]:
+    """Return the conditions that choose errors by a filter."""
+    since = [] if only.since is None else [ERRORS.c.at >= only.since]
+    return since if not only.error else [*since, ERRORS.c.error.icontains(only.error.replace("\x00", "�"), autoescape=True)]
 
 
 ENDED = JOBS.c.processed + JOBS.c.rejected + JOBS.c.failed + JOBS.c.cancelled

@@ -1,4 +1,4 @@
-"""Jobs in the ledger: how they are started and shown, and what operators decide about units and gates."""
+"""Jobs in the ledger: how they are started and shown, and how their receivers and rows are."""
 
 import re
 from collections import Counter
@@ -12,13 +12,12 @@ from sqlalchemy.exc import IntegrityError
 
 from notification_service.delivery.core.backlog import make_backlog
 from notification_service.delivery.core.gate import GateState
-from notification_service.delivery.core.jobs import GateReport, Job, JobState, Retries, RowError, Status, WaitingRow
+from notification_service.delivery.core.jobs import ErrorFilter, GateReport, Job, JobState, Retries, RowError, WaitingRow
 from notification_service.delivery.errors import JobRefused
 from notification_service.delivery.ledger.claims import running_calls
 from notification_service.delivery.ledger.database import Database
-from notification_service.delivery.ledger.finishing import Finishing
-from notification_service.delivery.ledger.gates import lock_gate, read_gate, write_gate
-from notification_service.delivery.ledger.job_rows import ENDED, SCHEDULE, get_job
+from notification_service.delivery.ledger.gates import read_gate
+from notification_service.delivery.ledger.job_rows import ENDED, SCHEDULE, conditions_of, get_job
 from notification_service.delivery.ledger.tables import ERRORS, IS_HEAD, IS_OPEN, JOBS, KEYS, ROWS, SOURCES, chunks
 from notification_service.delivery.settings import Receiver, Step
 from resequencer.clock import Instant, instant_text
@@ -222,41 +221,12 @@ def _held_units(connection: Connection) -> Counter[str]:
     return Counter(job for job, _, _ in found)
 
 
-def release_unit(database: Database, receivers: dict[str, Receiver], receiver: str, unit: str) -> None:
-    """Let a held unit continue with its next row; what failed stays failed.
-
-    Raises:
-        JobRefused: The unit is not held.
-    """
-    with database.write() as connection:
-        finishing = Finishing(connection, receivers[receiver], receiver, database.now(connection))
-        if "\x00" not in unit:
-            finishing.lock({unit})
-        if unit not in finishing.keys or finishing.keys[unit]["held_by"] is None:
-            raise JobRefused(f"unit {unit} is not held for {receiver}")
-        finishing.keys[unit]["held_by"] = None
-        finishing.freed.add(unit)
-        finishing.write()
-
-
-def open_gate(database: Database, receiver: str) -> None:
-    """Open a shut gate: rows continue as they are due."""
-    with database.write() as connection:
-        gate = lock_gate(connection, receiver)
-        if gate.state is GateState.OPEN:
-            raise JobRefused(f"the gate of {receiver} is open")
-        now = database.now(connection)
-        write_gate(connection, receiver, gate.opened(now))
-        resting = (ROWS.c.receiver == receiver, IS_HEAD, ROWS.c.status == Status.RETRY.value, ROWS.c.mode == "suspension")
-        connection.execute(update(ROWS).where(*resting, ROWS.c.owner.is_(None)).values(due_at=now))
-
-
-def list_errors(database: Database, job: str, limit: int) -> list[RowError]:
-    """Return why rows of a job have failed or were rejected, the oldest rows first."""
+def list_errors(database: Database, job: str, limit: int, only: ErrorFilter) -> list[RowError]:
+    """Return why rows of a job that the filter chooses have failed or were rejected, the oldest rows first."""
     asked = (
         select(ERRORS, ROWS.c.status, ROWS.c.key, ROWS.c.notification_id, ROWS.c.position)
         .join(ROWS, ROWS.c.id == ERRORS.c.row)
-        .where(ERRORS.c.job == job)
+        .where(ERRORS.c.job == job, *conditions_of(only))
         .order_by(ERRORS.c.row)
         .limit(limit)
     )
@@ -341,6 +311,7 @@ def _gate(
         missing_jobs=int(jobs["missing"] or 0),
         unread_ms=None if jobs["read_at"] is None else max(0, now - jobs["read_at"]),
         backlog=make_backlog(waiting, None if oldest_at is None else instant_text(oldest_at), rate_of(name, waiting)),
+        pause=gate.pause,
     )
 
 

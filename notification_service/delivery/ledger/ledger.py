@@ -6,13 +6,14 @@ from threading import Lock
 import msgspec
 
 from notification_service.delivery.core.backlog import BacklogTrend
-from notification_service.delivery.core.jobs import GateReport, Job, JobState, RowError, WaitingRow
+from notification_service.delivery.core.jobs import ErrorFilter, GateReport, Job, JobState, RowError, WaitingRow
 from notification_service.delivery.ledger import (
     claims,
     finishing,
     intake,
     job_orders,
     jobs,
+    receiver_orders,
     services,
     upkeep,
 )
@@ -127,13 +128,28 @@ class Ledger:
         return upkeep.fit_steps(self.database, self.receivers[receiver], receiver)
 
     def release_unit(self, receiver: str, unit: str) -> None:
-        jobs.release_unit(self.database, self.receivers, receiver, unit)
+        receiver_orders.release_unit(self.database, self.receivers, receiver, unit)
 
     def open_gate(self, receiver: str) -> None:
-        jobs.open_gate(self.database, receiver)
+        receiver_orders.open_gate(self.database, receiver)
 
-    def errors(self, job: str, limit: int) -> list[RowError]:
-        return jobs.list_errors(self.database, job, limit)
+    def pause(self, receiver: str, by: str, because: str) -> None:
+        receiver_orders.pause_receiver(self.database, receiver, by, because)
+
+    def resume(self, receiver: str) -> None:
+        receiver_orders.resume_receiver(self.database, receiver)
+
+    def retry_now(self, receiver: str, row: int | None) -> int:
+        return receiver_orders.retry_now(self.database, receiver, row)
+
+    def errors(self, job: str, limit: int, only: ErrorFilter = ErrorFilter()) -> list[RowError]:  # noqa: B008 - It never changes.
+        return jobs.list_errors(self.database, job, limit, only)
+
+    def count_failed(self, job: str, only: ErrorFilter, *, with_late: bool) -> int:
+        return job_orders.count_failed(self.database, job, only, with_late=with_late)
+
+    def retry_chosen(self, job: str, only: ErrorFilter, *, with_late: bool) -> int:
+        return job_orders.retry_chosen(self.database, self.receivers, job, only, with_late=with_late)
 
     def waiting(self, receiver: str, limit: int) -> list[WaitingRow]:
         return jobs.list_waiting(self.database, receiver, limit)

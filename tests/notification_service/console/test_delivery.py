@@ -124,6 +124,61 @@ def test_a_shut_gate_is_shown_with_its_next_probe_and_is_opened_by_hand(stage: L
     assert stage.deliver_all() == ["u-1"]
 
 
+def test_a_receiver_is_paused_with_a_reason_and_resumed(stage: LedgerStage, client: TestClient, tmp_path: Path) -> None:
+    stage.take(item("u", 1))
+    page = "/delivery/receiver?name=r"
+    assert change(client, "/delivery/pause", page, receiver="r", because=" ") == 400
+    assert change(client, "/delivery/pause", page, receiver="r", because="it is <repaired>") == 200
+    assert stage.claim() == []
+    shown = text_of(client.get(page).text)
+    assert "Paused by local since" in shown
+    assert "it is <repaired>. No call begins" in shown
+    assert "paused by local since" in text_of(client.get("/delivery").text)
+    assert client.get("/api/v1/delivery").json()["gates"][0]["pause"]["because"] == "it is <repaired>"
+    assert change(client, "/delivery/pause", page, receiver="r", because="again") == 409
+    assert change(client, "/delivery/resume", page, receiver="r", because="done") == 200
+    assert stage.deliver_all() == ["u-1"]
+    log = "".join(each.read_text() for each in tmp_path.glob("console-audit-*.jsonl"))
+    assert '"action":"delivery.pause","receiver":"r","because":"it is <repaired>"' in log
+    assert "delivery.resume" in log
+    assert change(client, "/delivery/pause", page, receiver="nobody", because="x") == 404
+
+
+def test_a_row_and_a_shut_gate_are_tried_now(stage: LedgerStage, client: TestClient) -> None:
+    page = "/delivery/receiver?name=r"
+    assert change(client, "/delivery/retry-now", page, receiver="r") == 409
+    stage.take(item("u", 1), item("v", 1))
+    rows = stage.claim()
+    stage.finish(rows, Suspended("HTTP 503"))
+    assert f"Try row {rows[1].row} now" in client.get(page).text
+    assert change(client, "/delivery/retry-now", page, receiver="r", row=str(rows[1].row)) == 200
+    (probe,) = stage.claim()
+    assert probe.row == rows[1].row
+    stage.finish([probe], Suspended("HTTP 503"))
+    assert change(client, "/delivery/retry-now", page, receiver="r", because="it is awake") == 200
+    assert len(stage.claim()) == 1
+
+
+def test_failed_rows_are_counted_chosen_by_their_error_and_delivered_again(
+    stage: LedgerStage, client: TestClient, tmp_path: Path
+) -> None:
+    stage.take(item("u", 1), item("v", 1), item("w", 1))
+    for each in stage.claim():
+        stage.finish([each], Done() if each.key == "v" else Failed(f"HTTP 418: {each.key}?"))
+    page = "/delivery/job?id=j&error=418%3A+U"
+    shown = text_of(client.get(page).text)
+    assert "1 failed notification of these can be delivered again" in shown
+    assert "w-1" not in shown
+    assert client.get("/api/v1/delivery/job?job=j&error=418&since=2000-01-01T00:00:00Z").json()["can_be_retried"] == 0
+    assert client.get("/api/v1/delivery/job?job=j&error=418").json()["can_be_retried"] == 2
+    assert change(client, "/delivery/retry-failed", page, job="j", error="418: U") == 303
+    assert stage.deliver_all() == ["u-1"]
+    log = "".join(each.read_text() for each in tmp_path.glob("console-audit-*.jsonl"))
+    assert '"action":"delivery.retry-failed","job":"j","late":"false","error":"418: U"' in log
+    viewer = client_of(make_sources(tmp_path, open_ledger=stage.another), Viewer())
+    assert viewer.get(page).status_code == 403, "a search would show what the answers are"
+
+
 def test_who_may_only_look_finds_no_forms_and_changes_nothing(stage: LedgerStage, tmp_path: Path) -> None:
     failed(stage)
     client = client_of(make_sources(tmp_path, open_ledger=stage.another), Viewer())

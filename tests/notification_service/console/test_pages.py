@@ -19,6 +19,7 @@ from notification_service.connectors.dead_letters.port import AskedFor, DeadLett
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
 from notification_service.console.context import TEMPLATES
+from notification_service.console.dead_letters import short_number
 from notification_service.status.report import (
     CallsStatus,
     PartitionStatus,
@@ -238,7 +239,7 @@ def _letter(number: int, value: bytes) -> bytes:
 
 
 def numbers_on(page: str) -> list[str]:
-    return [html.unescape(each) for each in re.findall(r'<th scope="row"><a href="/dead-letter\?number=[^"]*">([^<]*)</a>', page)]
+    return [html.unescape(each) for each in re.findall(r'<a href="/dead-letter\?number=[^"]*" title="([^"]*)">', page)]
 
 
 def test_each_page_names_the_version_and_the_time_at_which_it_was_made(tmp_path: Path) -> None:
@@ -301,6 +302,61 @@ def test_an_edited_dead_letter_is_sent_again_with_the_new_value(letters: TestCli
     sent = letters.post("/dead-letter/edit", data={**form, "anyway": "yes", FORM: token_on(letters, path)})
     assert sent.status_code == 200, sent.text
     assert b'"wrong"' in (tmp_path / "in" / "partition-0.jsonl").read_bytes()
+
+
+def test_a_refused_edit_keeps_what_was_typed_with_the_reason_beside_it(letters: TestClient) -> None:
+    path = "/dead-letter?number=T-0%231"
+    form = {"number": "T-0#1", "value": '\n{"still": "<wrong>"}', "because": "typing error", FORM: token_on(letters, path)}
+    page = letters.post("/dead-letter/edit", data=form).text
+    assert "Nothing was sent: it would be a dead letter again" in page
+    assert '<textarea id="value"' in page
+    assert ">\n\n{&#34;still&#34;: &#34;&lt;wrong&gt;&#34;}</textarea>" in page, "a browser leaves out the first end of line"
+    assert 'value="typing error"' in page
+    again = letters.post("/dead-letter/edit", data={**form, "because": " ", FORM: token_on(letters, path)})
+    assert (again.status_code, "with your name" in again.text, "&lt;wrong&gt;" in again.text) == (
+        400,
+        True,
+        True,
+    )
+
+
+def test_the_value_is_shown_formatted_with_its_headers_and_the_editor_holds_it(tmp_path: Path) -> None:
+    letters = letters_in(tmp_path, b'{"a":"<b>"}', b"\xff\xfe")
+    assert "&lt;b&gt;" not in letters.get("/dead-letter?number=T-0%231").text
+    page = letters.get("/dead-letter?number=T-0%231&value=shown").text
+    for there in ("(JSON)", "{\n  &#34;a&#34;: &#34;&lt;b&gt;&#34;\n}", "<dt>schema-version</dt>", "<dt>dead-letter-reason</dt>"):
+        assert there in page, there
+    assert ">\n{&#34;a&#34;:&#34;&lt;b&gt;&#34;}</textarea>" in page
+    assert "<script>alert" not in page
+    other = letters.get("/dead-letter?number=T-0%232&value=shown").text
+    assert "00000000  ff fe" in other
+    assert "The present one is no text that a form keeps as it is." in other
+    assert next(tmp_path.glob("console-audit-*.jsonl")).read_text().count('"dead-letter.value"') == 2
+
+
+def test_where_the_same_error_must_follow_requeue_is_not_the_first_choice(tmp_path: Path) -> None:
+    page = letters_in(tmp_path, b"not json").get("/dead-letter?number=T-0%231").text
+    assert "Requeued unchanged, it would be a dead letter again, undecodable" in page
+    assert '<button class="second">Requeue unchanged</button>' in page
+
+
+def test_those_that_are_marked_are_requeued_after_their_count_was_shown(letters: TestClient, tmp_path: Path) -> None:
+    assert 'name="marked" value="T-0#3"' in letters.get("/dead-letters").text
+    nothing = letters.get("/dead-letters/confirm?of-marked=yes&action=requeue")
+    assert (nothing.status_code, "no dead letter is marked" in nothing.text) == (400, True)
+    confirm = "/dead-letters/confirm?of-marked=yes&action=requeue&marked=T-0%231&marked=T-0%233"
+    assert "Requeue 2 dead letters?" in letters.get(confirm).text
+    form = {"action": "requeue", "number": ["T-0#1", "T-0#3"], FORM: token_on(letters, confirm)}
+    assert letters.post("/dead-letters/decide", data=form).status_code == 200
+    assert (tmp_path / "in" / "partition-0.jsonl").read_bytes().count(b"\n") == 2
+    assert "again, also those that were decided before" in letters.get(confirm).text
+    again = {**form, "again": "yes", FORM: token_on(letters, confirm)}
+    assert letters.post("/dead-letters/decide", data=again).status_code == 200
+    assert (tmp_path / "in" / "partition-0.jsonl").read_bytes().count(b"\n") == 4
+
+
+def test_a_number_is_short_where_its_topic_is_known() -> None:
+    assert [short_number(each) for each in ("IPF-DATA-3#64", "T-0#17", "odd")] == ["3#64", "0#17", "odd"]
 
 
 @pytest.mark.parametrize(("value", "is_typed"), [(b"\x00\xffAvro", False), (b"two\r\nlines", False), ("Straße\n".encode(), True)])

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness.console_stage import FORM, client_of, make_sources, text_of, token_on
+from msgspec.structs import replace
 from starlette.testclient import TestClient
 
 from notification_service.connectors.dead_letters.port import AskedFor, Sign
 from notification_service.console.sources import Sources
 from notification_service.delivery.core.backlog import make_backlog
+from notification_service.delivery.core.jobs import Pause
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOutcome, DirectResult
 from notification_service.delivery.errors import OrderRefused
 from notification_service.status.delivery import BlockedStatus, DeliveredPartition, DeliveryStatus, DirectStatus, ScheduleStatus
@@ -41,15 +44,21 @@ class Owner:
     """The owner of the partitions, which executes orders as the test says."""
 
     def __init__(self) -> None:
-        self.given: list[tuple[str, Partition, DirectOrder]] = []
+        self.given: list[tuple[str, Partition | None, DirectOrder]] = []
+        self.partitions = [Partition("T", 0), Partition("T", 1)]
         self.result: DirectResult | None = DirectResult.DONE
 
-    def order(self, receiver: str, partition: Partition, order: DirectOrder, seconds: float) -> DirectOutcome | None:
+    def order(
+        self, receiver: str, given: Sequence[tuple[Partition | None, DirectOrder]], seconds: float
+    ) -> list[DirectOutcome | None]:
         del seconds
-        if partition.topic != "T":
-            raise OrderRefused(f"{partition} is no partition of T")
-        self.given.append((receiver, partition, order))
-        return None if self.result is None else DirectOutcome(id=order.id, result=self.result, text="what came of it", at=AT)
+        for partition, _ in given:
+            if partition is not None and partition.topic != "T":
+                raise OrderRefused(f"{partition} is no partition of T")
+        self.given += [(receiver, partition, order) for partition, order in given]
+        if self.result is None:
+            return [None for _ in given]
+        return [DirectOutcome(id=order.id, result=self.result, text="what came of it", at=AT) for _, order in given]
 
 
 @pytest.fixture
@@ -59,7 +68,10 @@ def owner() -> Owner:
 
 def sources(directory: Path, owner: Owner, *reported: DirectStatus) -> Sources:
     return make_sources(directory)._replace(
-        find_delivery=lambda: DeliveryStatus(direct=reported), direct_receivers=("bank", "mail"), order_delivery=owner.order
+        find_delivery=lambda: DeliveryStatus(direct=reported),
+        direct_receivers=("bank", "mail"),
+        order_delivery=owner.order,
+        find_partitions_of=lambda _receiver: owner.partitions,
     )
 
 
@@ -72,7 +84,7 @@ def change(client: TestClient, path: str, **form: str) -> Any:
     return client.post(path, data={FORM: token_on(client, PAGE), "receiver": "bank", **form})
 
 
-def post(client: TestClient, path: str, **body: str) -> tuple[int, Any]:
+def post(client: TestClient, path: str, **body: Any) -> tuple[int, Any]:
     token = client.get("/api/v1/token").json()["token"]
     answer = client.post(f"/api/v1/delivery/{path}", json={"receiver": "bank", **body}, headers={"x-form-token": token})
     return answer.status_code, answer.json()
@@ -122,6 +134,40 @@ def test_orders_are_given_in_the_operators_name_and_the_audit_log_has_them(
     assert {each["by"] for each in noted} == {each.by for _, _, each in owner.given}
 
 
+def test_a_topic_stands_for_each_partition_that_it_has_now(client: TestClient, owner: Owner) -> None:
+    assert post(client, "skip-all", partition="T", because="x") == (200, {"outcome": "what came of it; what came of it"})
+    owner.partitions.append(Partition("T", 2))
+    change(client, "/delivery/block", partition="T", because="x")
+    assert [str(partition) for _, partition, _ in owner.given] == ["T-0", "T-1", "T-0", "T-1", "T-2"]
+
+
+def test_a_receiver_is_paused_resumed_and_tried_now_and_the_audit_log_has_it(
+    client: TestClient, owner: Owner, tmp_path: Path
+) -> None:
+    for path, form in (("pause", {}), ("resume", {}), ("retry-now", {}), ("retry-now", {"position": "T-0@17"})):
+        answer = change(client, f"/delivery/{path}", because="it is repaired", **form)
+        assert "✓ what came of it." in text_of(answer.text)
+        assert post(client, path, because="it is repaired", **form) == (200, {"outcome": "what came of it"})
+    assert [(str(partition), each.order.value, each.offset) for _, partition, each in owner.given[::2]] == [
+        ("None", "pause", None),
+        ("None", "resume", None),
+        ("None", "retry-now", None),
+        ("T-0", "retry-now", 17),
+    ]
+    log = [json.loads(line) for each in tmp_path.glob("console-audit-*.jsonl") for line in each.read_text().splitlines()]
+    assert [each["action"] for each in log][::2] == ["delivery.pause", "delivery.resume", *["delivery.retry-now"] * 2]
+    assert post(client, "retry-now", row=1)[0] == 400
+
+
+def test_a_paused_receiver_says_since_when_by_whom_and_why(tmp_path: Path, owner: Owner) -> None:
+    client = client_of(sources(tmp_path, owner, replace(REPORTED, pause=Pause(AT, "ann", "it is <repaired>"))))
+    assert "bank paused by ann since 2026-03-28 23:33:55; shut" in text_of(client.get("/delivery").text)
+    page = client.get(PAGE).text
+    assert "Paused by ann since 2026-03-28 23:33:55 (0 s): it is <repaired>. No call begins" in text_of(page)
+    assert ("/delivery/resume" in page, "/delivery/pause" in page, "/delivery/retry-now" in page) == (True, False, False)
+    assert client.get("/api/v1/delivery").json()["topics"][0]["pause"]["by"] == "ann"
+
+
 def test_what_the_owner_refuses_and_what_no_worker_has_executed_is_told(client: TestClient, owner: Owner) -> None:
     owner.result = DirectResult.REFUSED
     assert change(client, "/delivery/block", partition="T-0", because="x").status_code == 409
@@ -136,7 +182,9 @@ def test_what_the_owner_refuses_and_what_no_worker_has_executed_is_told(client: 
     ("path", "form", "status"),
     [
         ("skip", {"position": "T-0", "because": "x"}, 400),
-        ("skip-all", {"partition": "T", "because": "x"}, 400),
+        ("skip-all", {"partition": "U", "because": "x"}, 400),
+        ("pause", {"because": " "}, 400),
+        ("retry-now", {"position": "T-0", "because": "x"}, 400),
         ("block", {"partition": "T-0", "because": " "}, 400),
         ("block", {"receiver": "nobody", "partition": "T-0", "because": "x"}, 404),
     ],

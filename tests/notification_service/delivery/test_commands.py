@@ -91,6 +91,54 @@ def test_a_job_is_started_shown_repaired_and_cancelled(
     assert "monday  CANCELLED" in capsys.readouterr().out
 
 
+def test_a_receiver_is_paused_resumed_and_tried_now(
+    run: Run, configuration: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("start", "monday", "tracker", str(tmp_path / "n.jsonl"))
+    deliver(configuration)
+    assert run("pause", "tracker", "--because", "it is repaired") == 0
+    assert run("pause", "tracker", "--because", "again") == 1
+    assert "tracker is paused since" in capsys.readouterr().err
+    assert run("open-gate", "tracker") == 0
+    assert "opened the gate of tracker; the receiver stays paused since" in capsys.readouterr().err
+    assert run("gates") == 0
+    assert "it is repaired" in capsys.readouterr().out
+    assert run("retry-now", "tracker", "4") == 1
+    assert run("resume", "tracker", "--because", "it is well") == 0
+    assert run("waiting", "tracker") == 0
+    assert "row 4  u1  retry (suspension)" in capsys.readouterr().out
+    assert run("retry-now", "tracker", "4") == 0
+    assert "row 4 is due now" in capsys.readouterr().err
+    assert run("retry-now", "tracker", "T-0@1") == 1
+    assert "expected the number of a row" in capsys.readouterr().err
+    log = [json.loads(line) for each in tmp_path.glob("console-audit-*.jsonl") for line in each.read_text().splitlines()]
+    noted = [(each["action"].removeprefix("delivery."), each["from"], each.get("because")) for each in log]
+    assert noted[0] == ("pause", "shell", "it is repaired")
+    assert [action for action, _, _ in noted] == ["pause", "pause", "retry-now", "resume", "retry-now"]
+
+
+def test_failed_rows_are_counted_before_those_with_an_error_are_delivered_again(
+    run: Run, configuration: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("start", "monday", "tracker", str(tmp_path / "n.jsonl"))
+    deliver(configuration)
+    assert run("retry-failed", "monday", "--error", "BAD", "--count") == 0
+    assert "1 notification of monday would be delivered again" in capsys.readouterr().err
+    assert run("retry-failed", "monday", "--error", "worse") == 0
+    assert "0 notifications of monday will be delivered again" in capsys.readouterr().err
+    assert run("retry-failed", "monday", "--error", "bad", "--since", "2000-01-01T00:00Z") == 0
+    assert "1 notification of monday will be delivered again" in capsys.readouterr().err
+    assert '"action":"delivery.retry-failed","job":"monday","error":"bad"' in "".join(
+        each.read_text() for each in tmp_path.glob("console-audit-*.jsonl")
+    )
+
+
+def test_the_status_of_delivery_without_a_service_says_where_to_look(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("status") == 0
+    printed = capsys.readouterr()
+    assert (printed.out, "the service does not run; `resequencer delivery gates`" in printed.err) == ("", True)
+
+
 def test_a_held_unit_is_released(run: Run, configuration: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("start", "monday", "tracker", str(tmp_path / "n.jsonl"))
     deliver(configuration)

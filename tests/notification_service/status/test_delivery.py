@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from notification_service.delivery.core.backlog import make_backlog
+from notification_service.delivery.core.jobs import Pause
 from notification_service.status.delivery import (
     DeliveredPartition,
     DeliveryReport,
@@ -67,3 +68,17 @@ def test_the_backlog_of_a_receiver_of_topics_is_that_of_the_partitions_of_all_wo
         delivery_file(tmp_path, slot).write(DeliveryReport(os.getpid(), 7, AT, direct=direct))
     (found,) = find_delivery(tmp_path, os.getpid(), 2, instant_of(AT)).direct
     assert found.backlog == make_backlog(12, TICK, -3.0)
+
+
+def test_a_paused_receiver_says_since_when_by_whom_and_why(tmp_path: Path) -> None:
+    pause = Pause(TICK, "ann", "repair")
+    reports = (DirectStatus("bank"), DirectStatus("bank", pause=pause))
+    for slot, each in enumerate(reports):
+        gates = (GateStatus("tracker", True, 3, pause=pause),)
+        delivery_file(tmp_path, slot).write(DeliveryReport(os.getpid(), 7, AT, gates=gates, direct=(each,)))
+    assert delivery_lines(find_delivery(tmp_path, os.getpid(), 2, instant_of(AT)))[2:] == [
+        "receiver tracker: open, 3 waiting",
+        f"receiver tracker: paused since {TICK} by ann: repair",
+        "receiver bank: open; 0 behind, 0 read",
+        f"receiver bank: paused since {TICK} by ann: repair",
+    ]

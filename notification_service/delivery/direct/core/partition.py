@@ -51,6 +51,10 @@ class Lanes:
         """Let the head of a lane wait until it is due."""
         heappush(self._waiting, (record.due_at, next(self._turns), record))
 
+    def push_first(self, record: OpenRecord) -> None:
+        """Let the head of a lane be taken before all others."""
+        self._ready.appendleft(record)
+
     def take_due(self, now: int, limit: int) -> list[OpenRecord]:
         """Return up to `limit` heads that are due. They are due no more."""
         while self._waiting and self._waiting[0][0] <= now:
@@ -269,6 +273,18 @@ class DirectPartition:
             self._blocked[record.offset] = record
         self._lanes.push(record)
 
+    def retry_now(self, record: OpenRecord, now: int) -> bool:
+        """Let a record that waits be taken next; return False if it does not wait: a call for it is under way."""
+        if not self._lanes.recall([record]):
+            return False
+        record.due_at = now
+        self._lanes.push_first(record)
+        return True
+
+    def retry_first(self, now: int) -> None:
+        """Let the first blocked record that waits be taken next, if there is one."""
+        next(filter(lambda each: self.retry_now(each, now), self.blocked()), None)
+
     def end(self, record: OpenRecord, leaving: OutputRecord | None = None) -> None:
         """Note that the record is done.
 
@@ -328,11 +344,18 @@ class DirectPartition:
 
 
 class DirectOrderKind(StrEnum):
-    """`SKIP` makes one blocked record a dead letter. `SKIP_ALL` does so with all that fails, until `BLOCK` ends that."""
+    """`SKIP` makes one blocked record a dead letter. `SKIP_ALL` does so with all that fails, until `BLOCK` ends that.
+
+    `RETRY_NOW` lets a blocked record be called at once; without an offset each shut gate tries its receiver. `PAUSE` lets no call
+    for the receiver begin until `RESUME`. What is for the whole receiver is given to the first partition (`ReceiverOrders`).
+    """
 
     SKIP = "skip"
     SKIP_ALL = "skip-all"
     BLOCK = "block"
+    RETRY_NOW = "retry-now"
+    PAUSE = "pause"
+    RESUME = "resume"
 
 
 class DirectResult(StrEnum):
@@ -341,7 +364,7 @@ class DirectResult(StrEnum):
 
 
 class DirectOrder(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, tag="order", tag_field="is", omit_defaults=True):
-    """An order. `at` is an ISO 8601 instant. `offset` is that of the blocked record in the source, for `skip` alone."""
+    """An order. `at` is an ISO 8601 instant. `offset` is that of the blocked record in the source, for `skip` and `retry-now`."""
 
     id: ShortText
     order: DirectOrderKind
@@ -349,6 +372,13 @@ class DirectOrder(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, tag
     because: OrderText
     at: ShortText
     offset: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+    @property
+    def is_for_receiver(self) -> bool:
+        """Whether it is for the whole receiver, and not for a partition."""
+        return self.order in (DirectOrderKind.PAUSE, DirectOrderKind.RESUME) or (
+            self.order is DirectOrderKind.RETRY_NOW and self.offset is None
+        )
 
 
 class DirectOutcome(msgspec.Struct, frozen=True, rename="kebab", kw_only=True, tag="outcome", tag_field="is"):

@@ -8,6 +8,7 @@ import msgspec
 
 from notification_service.delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
 from notification_service.delivery.core.gate import Gate, GateState, Refusals
+from notification_service.delivery.core.jobs import Pause
 from notification_service.delivery.direct.core.decision import OpenRecord
 from notification_service.delivery.settings import Receiver, Step
 
@@ -16,6 +17,9 @@ _MAX_UNITS = 10_000
 
 _MAX_GIVEN_BACK = 3
 """So often a failure of one record is held against the receiver, if other records succeed in between."""
+
+
+_PAUSED_MS = 60_000
 
 
 class Blame(StrEnum):
@@ -49,6 +53,8 @@ class SharedGate:
         self._doubts: dict[int, Doubt] = {}
         self._refusals: dict[str | int, Refusals] = {}
         self._is_shut_by_failures = False
+        self.is_known = True
+        """Whether it is known if the receiver is paused; until then no call begins."""
         self.gate = Gate()
         self.running = 0
         self.successes = 0
@@ -59,7 +65,15 @@ class SharedGate:
         return next(self._rows)
 
     def permits(self, now: int, wanted: int) -> int:
-        return self.gate.permits(self._receiver, now, self.running, wanted)
+        return self.gate.permits(self._receiver, now, self.running, wanted) if self.is_known else 0
+
+    def follow(self, pause: Pause | None) -> None:
+        """Let calls begin as a person wants: none while the receiver is paused."""
+        self.is_known, self.gate = True, self.gate.paused(pause)
+
+    def probe_now(self, now: int) -> None:
+        """Let the next probe of a shut gate be due now."""
+        self.gate = self.gate.probed_now(now) if self.is_shut else self.gate
 
     def begin(self, now: int, row: int) -> None:
         self.running += 1
@@ -132,14 +146,20 @@ class SharedGate:
 
     @property
     def sleeps(self) -> bool:
-        """Whether the receiver itself has answered that it sleeps, or could not be reached.
+        """Whether it is paused, has answered that it sleeps, or could not be reached.
 
         Else records that were not read yet may succeed.
         """
-        return self.is_shut and not self._is_shut_by_failures
+        return not self._may_begin or (self.is_shut and not self._is_shut_by_failures)
+
+    @property
+    def _may_begin(self) -> bool:
+        return self.is_known and self.gate.pause is None
 
     def retries_at(self, now: int) -> int:
         """Return when to ask again after no call was permitted: for the probe, or because of the rate."""
+        if not self._may_begin:
+            return now + _PAUSED_MS  # `follow` ends a pause.
         if self.gate.state is GateState.SHUT:
             return max(self.gate.probe_at, now + (1 if self.gate.probe is None else 2 * self._receiver.timeout_ms))
         return max(self.gate.next_call, now + 20)

@@ -6,7 +6,7 @@ from harness.receivers import receiver
 
 from notification_service.delivery.core.answers import Again, Done, Failed, Limited, Outcome, Rejected, Suspended
 from notification_service.delivery.core.gate import Gate, GateState
-from notification_service.delivery.core.jobs import RetryMode
+from notification_service.delivery.core.jobs import Pause, RetryMode
 from notification_service.delivery.settings import Step
 
 R = receiver("suspension { probe = 60s, most = 15m }")
@@ -182,3 +182,28 @@ def test_a_clock_that_is_set_back_stops_no_calls() -> None:
         gate = Gate().begun(limited, 2 * HOUR, [1])
         assert gate.permits(limited, HOUR, 0, 50) > 0
         assert gate.begun(limited, HOUR, [1]).next_call <= HOUR + 2_000
+
+
+PAUSE = Pause("2026-03-28T18:00:00Z", "ann", "repair")
+
+
+@pytest.mark.parametrize("gate", [Gate(), Gate().after(R, 1, 0, SLEEPS, 0)])
+def test_a_paused_receiver_gets_no_call_and_no_probe_until_it_is_resumed(gate: Gate) -> None:
+    paused = gate.paused(PAUSE)
+    assert paused.permits(R, HOUR, 0, 50) == 0
+    assert paused.paused(None).permits(R, HOUR, 0, 50) == gate.permits(R, HOUR, 0, 50) > 0
+
+
+@pytest.mark.parametrize("outcome", [Done(), SLEEPS, BACK_OFF, Limited("slow", 5), Failed("HTTP 418")])
+def test_no_outcome_and_no_opening_ends_a_pause(outcome: Outcome) -> None:
+    gate = Gate().paused(PAUSE)
+    for row in range(6):
+        gate = gate.after(R, row, 0, outcome, row)
+    assert gate.pause == gate.opened(HOUR).pause == PAUSE
+
+
+def test_a_probe_may_be_due_earlier_and_its_pauses_stay() -> None:
+    gate = Gate().after(R, 1, 0, SLEEPS, 0)
+    assert (gate.permits(R, 1, 0, 50), gate.probed_now(1).permits(R, 1, 0, 50)) == (0, 1)
+    assert gate.probed_now(HOUR) == gate, "it is due already"
+    assert gate.probed_now(1).begun(R, 1, [1]).after(R, 1, 0, SLEEPS, 2).pause_ms == 2 * gate.pause_ms

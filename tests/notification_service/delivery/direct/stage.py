@@ -29,9 +29,9 @@ from notification_service.connectors.kafka.topics import make_topics
 from notification_service.delivery.direct.core.decision import Stage, find_former_group, stages_of, topics_to_make
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, DirectOutcome
 from notification_service.delivery.direct.core.position_metadata import find_metadata
-from notification_service.delivery.direct.order_topic import OrderTopic
+from notification_service.delivery.direct.order_topic import OrderLog, OrderTopic
 from notification_service.delivery.direct.owned import StageClients
-from notification_service.delivery.direct.receiver import DirectReceiver, DirectReport, PartitionReport
+from notification_service.delivery.direct.receiver import DirectReceiver, DirectReport, PartitionReport, Topics
 from notification_service.delivery.direct.requeue import requeue_route
 from notification_service.delivery.settings import Receiver
 from notification_service.supervision.system_clock import SystemClock
@@ -130,7 +130,8 @@ class DirectStage:
             orders = KafkaOrderSource(settings) if stage.orders else None
             return StageClients(KafkaTransport(settings, SystemClock()), orders, settings.session_timeout_ms)
 
-        made = DirectReceiver("r", self.receiver, self.stages, make, open_clients, steady(SystemClock()))
+        topics = Topics(make, open_clients, lambda: OrderLog(settings))
+        made = DirectReceiver("r", self.receiver, self.stages, topics, steady(SystemClock()))
         self.workers.append(Worker(made, self.source))
         return self.workers[-1]
 

@@ -45,6 +45,24 @@ def test_one_record_of_a_lane_is_due_at_a_time_and_lanes_do_not_wait_for_each_ot
     assert offsets(state.take_due(50, 10)) == [1]
 
 
+def test_a_record_that_waits_is_taken_next_when_it_is_to_be_tried_now_and_one_that_is_called_is_not() -> None:
+    state = partition()
+    records = [opened(number, lane) for number, lane in enumerate("abc")]
+    state.read(records, 3)
+    for each in state.take_due(0, 3):
+        each.error = "HTTP 500"
+        state.again(each, 1_000)
+    assert state.retry_now(records[1], 5)
+    assert offsets(state.take_due(5, 9)) == [1]
+    assert not state.retry_now(records[1], 5), "a call is under way"
+    state.again(records[1], 2_000)
+    state.retry_first(6)
+    assert offsets(state.take_due(6, 9)) == [0]
+    state.retry_first(7)
+    assert offsets(state.take_due(7, 9)) == [1], "the first that waits"
+    assert offsets(state.take_due(1_000, 9)) == [2], "each record is taken once"
+
+
 def test_the_position_never_passes_an_open_record_and_lists_what_is_done_beyond_it() -> None:
     state = partition(10)
     records = [opened(number, str(number)) for number in range(10, 16)]
