@@ -55,6 +55,11 @@ COMMANDS: dict[str, Command] = {
         "notification_service.commands.demo:demo",
         "notification_service.commands.demo:add_arguments",
     ),
+    "find": Command(
+        "search for a unit, a message, a notification, a dead letter or a payment by its id",
+        "notification_service.commands.find:find_anything",
+        "notification_service.commands.find:add_arguments",
+    ),
     "groups": Command(
         "list, show or close groups: the payments of one message",
         "notification_service.commands.groups:groups",

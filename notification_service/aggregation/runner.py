@@ -26,7 +26,8 @@ class StoreReport(NamedTuple):
     """How a store is doing. Counts are since the start of the process; `behind` is in the units of offsets, by partition.
 
     `problem` says why the store stands still, None while a partition is read; `notes` say which partitions wait, and for what.
-    `untaken` are the partitions that wait.
+    `untaken` are the partitions that wait. What was there at the instant `pending_since` is not all applied, as far as is known;
+    of a store that keeps up it is a moment ago.
     """
 
     name: str
@@ -37,6 +38,7 @@ class StoreReport(NamedTuple):
     completed: int
     dead_letters: int
     untaken: int
+    pending_since: Instant
 
 
 class _Untaken(NamedTuple):
@@ -71,6 +73,8 @@ class StoreRunner:
         self._dated_to: dict[Partition, str | None] = {}
         """Up to which key values were looked at for instants of a clock that was ahead; None: all were."""
         self._ends: Mapping[Partition, int] = {}
+        self._pending: tuple[Mapping[Partition, int] | None, Instant] = (None, clock.now())
+        """Ends of logs that are not reached yet, None before the first poll, and when the logs ended there."""
         self._untaken: dict[Partition, _Untaken] = {}
         self._is_refused = False
         self._at_once = _AT_ONCE
@@ -113,7 +117,7 @@ class StoreRunner:
         problem = self._problem if self._problem is not None or read_to or not waiting else waiting[0]
         notes = () if self._store is None else tuple(self._store.notes)
         counts = self._applied, self._completed, self._dead_letters
-        return StoreReport(self.name, problem, (*notes, *waiting), behind, *counts, len(waiting))
+        return StoreReport(self.name, problem, (*notes, *waiting), behind, *counts, len(waiting), self._pending[1])
 
     def close(self) -> None:
         store, self._store = self._store, None
@@ -171,6 +175,7 @@ class StoreRunner:
         self._ends = polled.log_ends
         now = self._clock.now()
         self._commit(store, self._applied_turns(store, polled, now))
+        self._note_reach(polled, begun)
         if not self._clock.is_settled:
             return  # A report that a deadline has passed cannot be taken back.
         counts_from = self._clock.counts_from
@@ -184,6 +189,14 @@ class StoreRunner:
                 self._commit(store, {partition: Step(turn, self._read_to[partition])})
         if not is_trusted:
             self._dated_to.clear()
+
+    def _note_reach(self, polled: Polled, begun: Instant) -> None:
+        """Note how far the store is behind, after what was polled is committed. What another worker has is not ours to reach."""
+        ends, since = self._pending
+        if ends is None:
+            ends = polled.log_ends
+        is_reached = all(offset >= ends.get(each, 0) for each, offset in self._read_to.items())
+        self._pending = (polled.log_ends, begun) if is_reached and not self._untaken else (ends, since)
 
     def _applied_turns(self, store: Store, polled: Polled, now: Instant) -> dict[Partition, Step]:
         steps: dict[Partition, Step] = {}

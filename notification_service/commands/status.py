@@ -15,8 +15,8 @@ import msgspec
 
 from notification_service.commands.command import say
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.status.aggregation import aggregation_lines, bridge_lines
-from notification_service.status.delivery import delivery_lines
+from notification_service.status.aggregation import aggregation_lines, aggregation_notes, bridge_lines
+from notification_service.status.delivery import delivery_lines, delivery_notes
 from notification_service.status.report import State
 from notification_service.status.service_report import ServiceReport
 from notification_service.status.text import on_one_screen, served_lines, short_status_lines, status_lines
@@ -92,8 +92,8 @@ def add_status_arguments(parser: ArgumentParser) -> None:
 def status(arguments: Namespace) -> ExitCode:
     """Print the status. Exit code 0 only if all workers are ready."""
     configuration = load(arguments.config, arguments.overrides)
-    run_directory = configuration.notification.run_directory
-    state, service, _ = found = find_service(run_directory, SystemClock().now())
+    run_directory, now = configuration.notification.run_directory, SystemClock().now()
+    state, service, _ = found = find_service(run_directory, now)
     use, served = disk_use(configuration), find_served(run_directory, found)
     delivery, aggregation = find_delivery_of(configuration, found), find_aggregation_of(configuration, found)
     bridge = find_bridge_of(configuration, found)
@@ -109,12 +109,13 @@ def status(arguments: Namespace) -> ExitCode:
         sys.stdout.write(json.dumps(fields, ensure_ascii=False, indent=2) + "\n")
     else:
         beside = [*bridge_lines(bridge), *delivery_lines(delivery), *aggregation_lines(aggregation)]
+        notes = [f"note: {each}" for each in (*delivery_notes(delivery, now), *aggregation_notes(aggregation, now))]
         if arguments.short:
-            short = [*(short_status_lines(service) if service else [state]), *served_lines(served), *beside]
+            short = [*(short_status_lines(service) if service else [state]), *notes, *served_lines(served), *beside]
             lines = on_one_screen([*map(printable, short)])
         else:
             whole = status_lines(service, in_words(use)) if service else [state]
-            lines = [*map(printable, (*whole, *beside, *served_lines(served)))]
+            lines = [*map(printable, (*whole, *beside, *notes, *served_lines(served)))]
         sys.stdout.write("\n".join(lines) + "\n")
     return ExitCode.DONE if state == State.READY else ExitCode.FAILED
 

@@ -39,7 +39,7 @@ from notification_service.console.overview import (
     worker_routes,
 )
 from notification_service.console.region_pages import region_operations, region_routes
-from notification_service.console.unit_pages import unit_operations, unit_routes
+from notification_service.console.unit_pages import find_operations, find_routes, unit_operations, unit_routes
 from notification_service.console.waiting.bulk_orders import bulk_order_routes
 from notification_service.console.waiting.pages import waiting_routes
 from resequencer.errors import ResequencerError
@@ -87,6 +87,7 @@ def operations_of(console: Console) -> list[Operation]:
     return [
         *service_operations(console),
         *unit_operations(console),
+        *find_operations(console),
         *dead_letter_operations(console),
         *partition_operations(console),
         *region_operations(console),
@@ -133,6 +134,7 @@ def routes_of(console: Console) -> list[Route]:
         *overview_routes(console),
         *waiting_routes(console),
         *unit_routes(console),
+        *find_routes(console),
         *dead_letter_routes(console),
         *order_routes(console),
         *bulk_order_routes(console),

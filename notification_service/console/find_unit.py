@@ -156,15 +156,22 @@ def find_dead_letters(open_store: OpenStore, unit: str, since: Instant | None, m
 
     The result has what a store raises.
     """
+    return search_dead_letters(open_store, lambda stored: stored.unit == unit, since, max_seconds)
+
+
+def search_dead_letters(
+    open_store: OpenStore, is_wanted: Callable[[StoredDeadLetter], bool], since: Instant | None, max_seconds: float
+) -> DeadLetters:
+    """Return the dead letters that are wanted, otherwise as `find_dead_letters`."""
     began = monotonic()
     span = "all dead letters" if since is None else f"the dead letters since {instant_text(since)}"
     found: list[StoredDeadLetter] = []
     looked_at = 0
     try:
-        with closing(open_store(AskedFor(since), _no_signature)) as store:
+        with closing(open_store(AskedFor(since), no_signature)) as store:
             for stored in store.letters():
                 looked_at += 1
-                if stored.unit == unit and (since is None or stored.letter.dead_at >= since):
+                if is_wanted(stored) and (since is None or stored.letter.dead_at >= since):
                     found.append(stored)
                 if len(found) >= _MAX_FOUND or monotonic() - began > max_seconds:
                     return _incomplete(found, {}, f"the first {counted(looked_at, 'dead letter')} of {span}; there may be more")
@@ -189,7 +196,7 @@ def _dead_letter(stored: StoredDeadLetter, action: Deed | None) -> UnitDeadLette
     return UnitDeadLetter(stored.number, at, dead_letter.reason.value, dead_letter.error, str(dead_letter.record.origin), state)
 
 
-def _no_signature() -> Signature:
+def no_signature() -> Signature:
     raise AssertionError("reading signs nothing")
 
 
@@ -233,13 +240,13 @@ class Search(msgspec.Struct, frozen=True):
     partition: Partition | None = None
 
 
-class _Found(msgspec.Struct, frozen=True):
+class FoundState(msgspec.Struct, frozen=True):
     partition: Partition
     view: UnitView
 
 
-class _Looked(msgspec.Struct, frozen=True):
-    found: tuple[_Found, ...] = ()
+class Looked(msgspec.Struct, frozen=True):
+    found: tuple[FoundState, ...] = ()
     looked_in: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
@@ -254,12 +261,10 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) ->
     then only what was sent, what became a dead letter, and the oldest waits are known.
     """
     report = sources.find_report()
-    partitions, unknown = _partitions(sources, search, report)
+    partitions, unknown = partitions_of(sources, search, report)
     with viewing as view:
         is_stored = view is not None
-        looked = (
-            _Looked(problems=(NOT_STORED,)) if view is None else _look_in(view, unit, partitions, unknown, search.max_seconds)
-        )
+        looked = Looked(problems=(NOT_STORED,)) if view is None else look_in(view, unit, partitions, unknown, search.max_seconds)
         is_stopped = report is None or report.state == NOT_RUNNING
         is_asked = is_stopped and not looked.found
         read_to = _positions(view, partitions) if is_asked and view is not None and not looked.problems else None
@@ -365,21 +370,21 @@ def _find_orders(
     return find_orders(sources.open_orders, frozenset(partitions), unit, since, now)
 
 
-def _partitions(sources: Sources, search: Search, report: ServiceReport | None) -> tuple[Iterable[Partition], tuple[str, ...]]:
+def partitions_of(sources: Sources, search: Search, report: ServiceReport | None) -> tuple[Iterable[Partition], tuple[str, ...]]:
     if search.partition is not None:
         return (search.partition,), ()
     known, problems = known_partitions(sources, report)
     return dict.fromkeys((*search.first_in, *known)), problems
 
 
-def _look_in(
+def look_in(
     view: StorageView, unit: str, partitions: Iterable[Partition], problems: tuple[str, ...], max_seconds: float
-) -> _Looked:
+) -> Looked:
     """Look in all of them, also behind the first hit: with two partitioners a unit's envelopes lie in two partitions.
 
     Once a partition did not answer and the time is over, the others are not asked: each would wait as long.
     """
-    found: list[_Found] = []
+    found: list[FoundState] = []
     looked_in: list[str] = []
     failed: dict[str, list[str]] = {}
     until = monotonic() + max_seconds
@@ -394,13 +399,13 @@ def _look_in(
             continue
         looked_in.append(str(partition))
         if here is not None:
-            found.append(_Found(partition, here))
+            found.append(FoundState(partition, here))
     found.sort(key=lambda each: each.view.waits is None)
     failures = (f"{', '.join(names)} could not be read: {why}" for why, names in failed.items())
-    return _Looked(tuple(found), tuple(looked_in), (*problems, *failures))
+    return Looked(tuple(found), tuple(looked_in), (*problems, *failures))
 
 
-def _read_state(codec: UnitCodec, found: _Found) -> tuple[UnitState | None, tuple[str, ...]]:
+def _read_state(codec: UnitCodec, found: FoundState) -> tuple[UnitState | None, tuple[str, ...]]:
     try:
         return state_of(codec.restore(found.partition, found.view.snapshot), codec.strategy), ()
     except ConfigurationError as error:
@@ -418,7 +423,7 @@ def _reported(unit: str, report: ServiceReport | None) -> str:
 
 
 def _meaning(
-    looked: _Looked, dead_letters: DeadLetters, sent: Left, orders: UnitOrders | None, reported: str | None, unread: str | None
+    looked: Looked, dead_letters: DeadLetters, sent: Left, orders: UnitOrders | None, reported: str | None, unread: str | None
 ) -> tuple[str, ...]:
     """Return what it means that the storage has no such unit. `unread` is None if the service runs."""
     if unread is not None:

@@ -37,6 +37,7 @@ from notification_service.console.context import (
     reason_of,
 )
 from notification_service.console.csv_files import MAX_ROWS, csv_answer, time_cell
+from notification_service.console.find import NOT_COUNTED, GroupsFound
 from notification_service.console.groups import GroupFilter, Groups, GroupsFreshness, GroupTotals
 from notification_service.console.sources import OLD_MS
 from notification_service.events.identifiers import shown
@@ -197,6 +198,7 @@ def _sum_of(head: Head) -> str | None:
 
 
 _MAX_NAME = 200
+_MAX_NAMED = 20
 CLOSABLE = (GroupState.OPEN, GroupState.INCOMPLETE)
 _GIVEN_UP = "the search took too long and was given up, so there may be others; choose a state, too"
 _NOT_ENABLED = "the payments of messages are not counted: aggregation.enabled is false"
@@ -267,6 +269,28 @@ def _find_key(groups: Groups, view: StoreView, wanted: str) -> str:
         problem = "several groups have this message id; search for it among the groups, and give the key of one"
         raise HTTPException(HTTPStatus.CONFLICT, problem)
     return found.keys[0] if found.keys and found.is_whole else wanted
+
+
+def find_groups(console: Console, text: str) -> GroupsFound:
+    """Return the groups with this key, and those whose message has this id. Never raises."""
+    groups = console.groups
+    if groups is None:
+        return GroupsFound((), NOT_COUNTED)
+    freshness = groups.watch.look()
+    try:
+        with groups.watch.reading() as view:
+            known = groups.watch.find(GroupFilter(message_id=text), _MAX_NAMED)
+            keys = dict.fromkeys((text, *known.keys))
+            heads = [(key, head.body) for key in keys if (head := view.find(key)) is not None]
+            found = tuple(describe(key, head) for key, head in heads)
+    except (ResequencerError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        return GroupsFound((), f"could not be read: {printable(str(error))}")
+    if freshness.as_of is None:
+        return GroupsFound(
+            found, f"not read yet: {printable(freshness.problem or 'they are being read')}; search again in a moment"
+        )
+    part = "" if known.is_whole else "; the time for it is over, so not all were searched"
+    return GroupsFound(found, f"all groups by key and by message id{part}")
 
 
 class CloseBecause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -329,6 +329,11 @@ class GroupsWatch:
         """Return the totals of the last refresh, None while the groups cannot be read."""
         return self.totals if self._freshness.problem is None else None
 
+    @property
+    def problem(self) -> str | None:
+        """Why the groups cannot be read at the moment; None while they can, and before the first refresh."""
+        return self._freshness.problem
+
     def find(self, wanted: GroupFilter, limit: int, offset: int = 0) -> Found:
         """Return keys of a filter, as the index has them.
 

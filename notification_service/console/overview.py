@@ -26,6 +26,8 @@ from notification_service.console.context import (
 )
 from notification_service.console.history import Minute, ServiceAnswer, WorkerAnswer, service_answer, worker_answers
 from notification_service.events.identifiers import shown
+from notification_service.status.aggregation import aggregation_notes
+from notification_service.status.delivery import delivery_notes
 from notification_service.status.report import PartitionStatus, State, UntakenPartition
 from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport, sum_of_lags
 from resequencer.clock import Instant
@@ -117,6 +119,7 @@ def overview_routes(console: Console) -> list[Route]:
         table = None if is_live else partition_table(console, service)
         partitions = with_lags(console, service) if service is not None and is_live else ()
         lag = sum_of_lags(each.lag for each in (partitions if table is None else table.rows))
+        delivery, aggregation = console.sources.find_delivery(), console.sources.find_aggregation()
         hours = _read_hours(request)
         minutes = console.history.minutes(now - (hours + 1) * 3_600_000)
         drawn = [
@@ -147,7 +150,11 @@ def overview_routes(console: Console) -> list[Route]:
             open_proposals=console.sampler.open_proposals,
             proposed_edits=console.sampler.proposed_edits,
             groups=None if console.groups is None else console.groups.watch.glance(),
-            stores=console.sources.find_aggregation().stores,
+            delivery=delivery,
+            aggregation=aggregation,
+            late=[("/delivery", each) for each in delivery_notes(delivery, now)]
+            + [("/groups", each) for each in aggregation_notes(aggregation, now)],
+            groups_problem=None if console.groups is None else console.groups.watch.problem,
             has_groups=console.groups is not None,
         )
 

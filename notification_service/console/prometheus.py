@@ -1,13 +1,21 @@
-"""The metrics as Prometheus reads them: `/metrics`, without a login, at an address of its own."""
+"""The metrics as Prometheus reads them: `/metrics`, without a login, at an address of its own.
 
+Names and labels keep Prometheus's conventions: a unit in the name, `_total` on counters alone, and one meaning for a label
+(docs/contract.md, section 20). A metric that did not is still there beside the one that replaces it; its help says so.
+"""
+
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import metadata
+from platform import python_version
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -29,6 +37,8 @@ from resequencer.record import Partition
 
 STATES = (*[state.value for state in State], STALE)
 _PREFIX = "resequencer_"
+DEPRECATED = "Deprecated, replaced by "
+"""So the help of a metric begins that will go."""
 
 _Measured = TypeVar("_Measured")
 Value: TypeAlias = float | HistogramReport
@@ -104,8 +114,27 @@ _OUTCOMES_OF_ORDERS = (
 )
 
 
-def _state(worker: Worker) -> Samples:
-    return [((state,), float(state == worker.state)) for state in STATES]
+def _states(states: Iterable[str], find: Callable[[Worker], str | None], write: Callable[[str], str], worker: Worker) -> Samples:
+    """1 for the state that is found, 0 for the others; no samples without one. `write` makes the label of a state."""
+    found = find(worker)
+    return [] if found is None else [((write(state),), float(state == found)) for state in states]
+
+
+def _worker_state(worker: Worker) -> str:
+    return worker.state
+
+
+def _region_state(worker: Worker) -> str | None:
+    return None if worker.report.region is None else worker.report.region.state
+
+
+def _hyphenated(state: str) -> str:
+    return state.replace(" ", "-")
+
+
+def _instead(name: str, meaning: str) -> str:
+    """The help of a metric that another one replaces."""
+    return f"{DEPRECATED}{_PREFIX}{name}. {meaning}"
 
 
 def _plain(get: Callable[[StatusReport], Value | None], worker: Worker) -> Samples:
@@ -134,13 +163,24 @@ def _histogram(name: str, worker: Worker) -> Samples:
     return [((), worker.report.histograms.get(name, _NO_DURATIONS[name]))]
 
 
+def _notifications(worker: Worker) -> Samples:
+    return [((status,), count) for status, count in worker.report.notifications.items()]
+
+
+def _of_dependencies(worker: Worker) -> Samples:
+    return [((name,), units) for name, units in worker.report.unavailable.items()]
+
+
+def _lookups(worker: Worker) -> Samples:
+    return [] if worker.report.lookups_version is None else [((worker.report.lookups_version,), 1)]
+
+
+def _cause(of_exit: str) -> str:
+    return "ordered" if of_exit == ExitCause.ORDERED else str(of_exit)
+
+
 def _steps(worker: Worker) -> Samples:
     return [((step,), worker.report.histograms.get(f"cycle_{step}", _NO_DURATIONS[f"cycle_{step}"])) for step in _STEPS]
-
-
-def _region_state(worker: Worker) -> Samples:
-    found = worker.report.region
-    return [] if found is None else [((state.value,), float(state == found.state)) for state in RegionState]
 
 
 def _of_region(get: Callable[[RegionStatus], float | None], worker: Worker) -> Samples:
@@ -173,23 +213,52 @@ def _of_partition(name: str, meaning: str, get: Callable[[PartitionStatus], floa
 
 
 METRICS: tuple[Described, ...] = (
-    Described("worker_state", "gauge", ("state",), "1 for the state that the worker is in, 0 for the others.", _state),
+    Described(
+        "worker_status",
+        "gauge",
+        ("state",),
+        "1 for the state that the worker is in, 0 for the others.",
+        partial(_states, STATES, _worker_state, _hyphenated),
+    ),
+    Described(
+        "worker_state",
+        "gauge",
+        ("state",),
+        _instead("worker_status", "A state has spaces."),
+        partial(_states, STATES, _worker_state, str),
+    ),
     _gauge("worker_start_timestamp_seconds", "When the worker started.", lambda each: _seconds_of(each.started_at)),
     _gauge("worker_report_timestamp_seconds", "When the worker last reported.", lambda each: _seconds_of(each.reported_at)),
+    Described(
+        "worker_exits",
+        "counter",
+        ("cause",),
+        "Exits of the slot's workers under this supervisor: exit-code, signal, "
+        "hung (handling-limit), record (in flight), ordered (by an operator).",
+        partial(
+            _by, tuple(map(_cause, ExitCause)), lambda each: {_cause(name): count for name, count in each.restart_causes.items()}
+        ),
+    ),
     Described(
         "worker_restarts",
         "counter",
         ("reason",),
-        "Restarts of the worker under this supervisor: exit-code, signal, "
-        "hung (handling-limit), record (in flight), told (by an operator).",
+        _instead("worker_exits_total", "The reason is the cause; told is ordered."),
         partial(_by, ExitCause, lambda each: each.restart_causes),
+    ),
+    Described(
+        "region_status",
+        "gauge",
+        ("state",),
+        "1 for the state of the worker's region (its source, units and sinks), 0 for the others.",
+        partial(_states, RegionState, _region_state, _hyphenated),
     ),
     Described(
         "region_state",
         "gauge",
         ("state",),
-        "1 for the state of the worker's region (its source, units and sinks), 0 for the others.",
-        _region_state,
+        _instead("region_status", "A state has spaces."),
+        partial(_states, RegionState, _region_state, str),
     ),
     Described(
         "region_intervals",
@@ -221,11 +290,18 @@ METRICS: tuple[Described, ...] = (
     ),
     *(Described(name, "counter", (), meaning, partial(_count, count)) for count, (name, meaning) in COUNTERS.items()),
     Described(
+        "notifications_committed",
+        "counter",
+        ("status",),
+        "Notifications that were committed, by the status in the pain.002.",
+        _notifications,
+    ),
+    Described(
         "notifications",
         "counter",
         ("outcome",),
-        "Notifications that were committed, by the status in the pain.002.",
-        lambda worker: [((status,), count) for status, count in worker.report.notifications.items()],
+        _instead("notifications_committed_total", "The outcome is the status."),
+        _notifications,
     ),
     Described(
         "dead_letters",
@@ -263,10 +339,20 @@ METRICS: tuple[Described, ...] = (
     _of_partition("partition_read_offset", "The next offset to read.", lambda each: each.read_to),
     _of_partition("partition_acknowledged_offset", "Where reading would begin after a restart.", lambda each: each.acknowledged),
     _of_partition("partition_unpublished_records", "Committed records that are not published.", lambda each: each.unpublished),
-    _of_partition("partition_lag", "Unread part of the log: offsets on Kafka, bytes on files.", lambda each: each.lag),
+    _of_partition(
+        "partition_lag_offsets",
+        "Unread part of the log; in a file each byte is an offset. Absent while it is not known.",
+        lambda each: each.lag,
+    ),
+    _of_partition(
+        "partition_stable_lag_offsets",
+        "Unread part of the log up to its stable end, which open transactions hold back. Absent while it is not known.",
+        lambda each: each.lag_to_stable_end,
+    ),
+    _of_partition("partition_lag", _instead("partition_lag_offsets", "The same value."), lambda each: each.lag),
     _of_partition(
         "partition_stable_lag",
-        "Unread part of the log up to its stable end, which open transactions hold back: offsets on Kafka, bytes on files.",
+        _instead("partition_stable_lag_offsets", "The same value."),
         lambda each: each.lag_to_stable_end,
     ),
     _of_partition(
@@ -304,19 +390,27 @@ METRICS: tuple[Described, ...] = (
         lambda worker: [((name,), _seconds_of(each.since)) for name, each in worker.report.servers.items()],
     ),
     Described(
+        "dependency_units_waiting",
+        "gauge",
+        ("dependency",),
+        "Units that wait for a server which handlers cannot reach; absent while it answers.",
+        _of_dependencies,
+    ),
+    Described(
         "dependency_waiting_units",
         "gauge",
         ("server",),
-        "Units that wait for a server which handlers cannot reach; absent while it answers.",
-        lambda worker: [((name,), units) for name, units in worker.report.unavailable.items()],
+        _instead("dependency_units_waiting", "The server is the dependency."),
+        _of_dependencies,
     ),
     Described(
-        "lookups_info",
+        "lookups_release_info",
         "gauge",
-        ("version",),
-        "1 with the version of the lookups in use as a label; absent where there are none.",
-        lambda worker: [] if worker.report.lookups_version is None else [((worker.report.lookups_version,), 1)],
+        ("release",),
+        "1 with the release of the lookups in use as a label; absent where there are none.",
+        _lookups,
     ),
+    Described("lookups_info", "gauge", ("version",), _instead("lookups_release_info", "The version is the release."), _lookups),
     _gauge(
         "lookups_created_timestamp_seconds",
         "When the lookups in use were built.",
@@ -329,6 +423,17 @@ _FAMILIES: dict[str, type[GaugeMetricFamily | CounterMetricFamily | HistogramMet
     "counter": CounterMetricFamily,
     "histogram": HistogramMetricFamily,
 }
+
+BUILD = ("build_info", "1, with the versions of the service and of Python as labels.")
+PROCESS_METRICS = {
+    "process_cpu_seconds_total": "User and system CPU time of a process of the service.",
+    "process_resident_memory_bytes": "Resident memory of the process.",
+    "process_virtual_memory_bytes": "Virtual memory of the process.",
+    "process_start_time_seconds": "When the process started.",
+    "process_open_fds": "Open file descriptors of the process.",
+    "process_max_fds": "How many file descriptors the process may have open.",
+}
+"""With the label `process`: `console`, `supervisor`, `bridge`, and `worker-K`, `delivery-K` and `aggregation-K` for slot K."""
 
 SERVICE_METRICS = {
     "up": "1 while the service runs, 0 while it does not.",
@@ -393,6 +498,18 @@ GATE_METRICS: Mapping[str, tuple[str, Callable[[GateStatus], float | None]]] = {
     ),
 }
 """Gauges with the label `receiver`, as the delivery workers reported them last. Workers with one ledger report the same."""
+OLDEST_UNDELIVERED = (
+    "delivery_oldest_undelivered_timestamp_seconds",
+    "Since when the oldest row or record waits that is not delivered to the receiver; absent if none does.",
+)
+"""A gauge with the label `receiver`."""
+CALLS = (
+    "delivery_calls",
+    "Calls of a delivery worker to the receiver, since its start, by the class of the answer, or by why there is none.",
+)
+"""A counter with the labels `process`, `receiver` and `answer`."""
+CALL_SECONDS = ("delivery_call_seconds", "Time of a call of a delivery worker to the receiver, until its answer or time-out.")
+"""A histogram with the labels `process` and `receiver`."""
 RETRIES = ("delivery_rows_retried", "How often notifications in the ledger were to be delivered again, by the mode of the retry.")
 """A gauge with the labels `receiver` and `mode`: the ledger forgets rows."""
 TOPIC_METRICS: Mapping[str, tuple[str, Callable[[Sequence[DeliveredPartition]], float | None]]] = {
@@ -422,13 +539,17 @@ SCHEDULE_METRICS: Mapping[str, tuple[str, Callable[[ScheduleStatus], float | Non
         "The tick of the schedule that is due and whose requests are not all made; absent if there is none.",
         lambda each: _seconds_of(each.overdue_since),
     ),
-    "schedule_requests": ("Requests that the schedule has made since it began.", lambda each: each.total),
+    "schedule_requests": (_instead("schedule_requests_made_total", "The same value."), lambda each: each.total),
     "schedule_ticks_waiting": (
         "The requests that wait for the receiver, as a number of ticks of the schedule.",
         lambda each: each.ticks_waiting,
     ),
 }
 """Gauges with the label `schedule`."""
+SCHEDULE_COUNTERS: Mapping[str, tuple[str, Callable[[ScheduleStatus], float | None]]] = {
+    "schedule_requests_made": ("Requests that the schedule has made since it began.", lambda each: each.total)
+}
+"""Counters with the label `schedule`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -460,13 +581,47 @@ class ServiceCollector(Collector):
         yield from _metrics(ARCHIVE_METRICS, ("partition",), [((str(each),), found) for each, found in distances.items()])
         delivery = self.find_delivery()
         yield from _of_delivery(delivery)
-        yield from _metrics(SCHEDULE_METRICS, ("schedule",), [((each.schedule,), each) for each in delivery.schedules])
-        groups = self.groups
+        schedules = [((each.schedule,), each) for each in delivery.schedules]
+        yield from _metrics(SCHEDULE_METRICS, ("schedule",), schedules)
+        yield from _metrics(SCHEDULE_COUNTERS, ("schedule",), schedules, CounterMetricFamily)
+        groups, aggregation, bridge = self.groups, self.find_aggregation(), self.find_bridge()
         totals = None if groups is None else groups.watch.glance()
-        yield from aggregation_metrics(self.find_aggregation(), totals)
-        yield from bridge_metrics(self.find_bridge())
+        yield _metric(READABLE, (), [] if groups is None else [((), totals is not None)])
+        yield from aggregation_metrics(aggregation, totals)
+        yield from bridge_metrics(bridge)
+        yield _metric(BUILD, ("version", "python_version"), [((metadata.version("resequencer"), python_version()), 1)])
+        yield from process_metrics(_processes(workers, delivery, aggregation, bridge))
         for each in METRICS:
             yield _family(each, workers)
+
+
+def _processes(
+    workers: Sequence[Worker], delivery: DeliveryStatus, aggregation: AggregationStatus, bridge: BridgeStatus
+) -> Mapping[str, int]:
+    """Return the processes of the service on this machine that are known to run, by name."""
+    named = [("console", os.getpid())]
+    named += [(f"worker-{each.report.slot}", each.report.worker_process_id or 0) for each in workers]
+    if workers and workers[0].report.process_id not in [process_id for _, process_id in named]:
+        named.append(("supervisor", workers[0].report.process_id))
+    for kind, processes in (("delivery", delivery.delivery_workers), ("aggregation", aggregation.aggregation_workers)):
+        named += [(f"{kind}-{each.slot}", each.process_id or 0) for each in processes]
+    if bridge.bridge is not None:
+        named.append(("bridge", bridge.bridge.process_id or 0))
+    return {name: process_id for name, process_id in named if process_id}
+
+
+def process_metrics(processes: Mapping[str, int]) -> Iterator[Metric]:
+    """Yield what each process uses, as any exporter names it, with the label `process`; nothing of one that has ended."""
+    families = {
+        name: (CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily)(name, meaning, labels=("process",))
+        for name, meaning in PROCESS_METRICS.items()
+    }
+    for process, process_id in processes.items():
+        collector = ProcessCollector(pid=partial(int, process_id), registry=None)
+        for sample in (each for family in collector.collect() for each in family.samples):
+            if sample.name in families:
+                families[sample.name].add_metric((process,), sample.value)
+    yield from families.values()
 
 
 def _metric(
@@ -503,6 +658,17 @@ def _of_delivery(status: DeliveryStatus) -> Iterator[Metric]:
             for receiver in status.direct:
                 each.add_sample(each.name, {"receiver": receiver.receiver}, int(receiver.reason is None))
         yield each
+    backlogs = [(gate.receiver, gate.backlog) for gate in status.gates]
+    backlogs += [(receiver.receiver, receiver.backlog) for receiver in status.direct]
+    oldest = (((name,), _seconds_of(backlog.oldest_at)) for name, backlog in backlogs if backlog is not None)
+    yield _metric(OLDEST_UNDELIVERED, ("receiver",), oldest)
+    called = [((f"delivery-{found.slot}", found.receiver), found) for found in status.calls]
+    answers = (((*of, answer), count) for of, found in called for answer, count in found.answers.items())
+    yield _metric(CALLS, ("process", "receiver", "answer"), answers, CounterMetricFamily)
+    durations = HistogramMetricFamily(f"{_PREFIX}{CALL_SECONDS[0]}", CALL_SECONDS[1], labels=("process", "receiver"))
+    for of, found in called:
+        durations.add_metric(of, _buckets(found.durations), found.durations.sum)
+    yield durations
     retries = (((gate.receiver, mode), number) for gate in status.gates for mode, number in gate.retries)
     yield _metric(RETRIES, ("receiver", "mode"), retries)
     yield from _metrics(TOPIC_METRICS, ("receiver", "topic"), list(_by_topic(status).items()))
@@ -539,15 +705,21 @@ AGGREGATION_WORKERS = (
     "aggregation_workers_running",
     "How many aggregation workers of the service run; absent without aggregation.",
 )
-STORE_GAUGES: Mapping[str, tuple[str, Callable[[StoreStatus], float]]] = {
+STORE_GAUGES: Mapping[str, tuple[str, Callable[[StoreStatus], float | None]]] = {
     "aggregation_store_stands_still": (
         "1 while a problem keeps the store from applying commands, also of a single partition; 0 otherwise.",
         lambda each: int(each.problem is not None or each.untaken > 0),
     ),
-    "aggregation_commands_behind": (
-        "What is not applied yet of the commands that the service's workers read: offsets, with files bytes.",
+    "aggregation_lag_offsets": (
+        "What is not applied yet of the commands that the service's workers read; in a file each byte is an offset. "
+        "Absent while it is not known.",
         lambda each: each.behind,
     ),
+    "aggregation_pending_timestamp_seconds": (
+        "What was there at this instant is not all applied, as far as is known; of a store that keeps up it is a moment ago.",
+        lambda each: _seconds_of(each.pending_since),
+    ),
+    "aggregation_commands_behind": (_instead("aggregation_lag_offsets", "The same value."), lambda each: each.behind),
 }
 """Gauges with the label `store`."""
 STORE_COUNTERS: Mapping[str, tuple[str, Callable[[StoreStatus], float]]] = {
@@ -559,6 +731,7 @@ STORE_COUNTERS: Mapping[str, tuple[str, Callable[[StoreStatus], float]]] = {
     "aggregation_dead_letters": ("Commands that cannot be applied, since the workers' starts.", lambda each: each.dead_letters),
 }
 """Counters with the label `store`."""
+READABLE = ("groups_readable", "1 while the console can read the groups, 0 while it cannot; absent where none are counted.")
 GROUPS = ("groups", "Groups by their state, as they were within the last minutes; absent while they cannot be read.")
 """A gauge with the label `state`."""
 GROUP_GAUGES: Mapping[str, tuple[str, Callable[[GroupTotals], float | None]]] = {

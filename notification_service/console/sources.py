@@ -13,7 +13,7 @@ from notification_service.aggregation.commands import CommandWriter
 from notification_service.aggregation.completions import CompletionsLog
 from notification_service.aggregation.view import StoreView
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
-from notification_service.console.unit_story import Left
+from notification_service.console.unit_story import Left, SentBy, UnitsFound
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOutcome
 from notification_service.delivery.ledger.ledger import Ledger
 from notification_service.status.aggregation import AggregationStatus, BridgeStatus
@@ -22,7 +22,7 @@ from notification_service.status.report import RegionStatus
 from notification_service.status.service_report import ServedStatus, ServiceReport
 from notification_service.status.sink_attributes import RegionOrder, ShownAttribute
 from resequencer.clock import Clock, SteadyClock
-from resequencer.record import Partition
+from resequencer.record import Origin, Partition
 from resequencer.storage_port import StorageUnavailable
 from resequencer.unit_codec import UnitCodec
 from storage.view_port import StorageView
@@ -138,9 +138,13 @@ def not_known(why: str) -> Callable[[str, float], Left]:
     return lambda *_: Left((), is_complete=False, searched=f"not known here: {why}")
 
 
-not_known_on_kafka = not_known(
-    "they are on a Kafka topic, which can be read only as a whole; `archive-topics` makes a copy to search"
-)
+ON_KAFKA = "they are on a Kafka topic, which can be read only as a whole; `archive-topics` makes a copy to search"
+not_known_on_kafka = not_known(ON_KAFKA)
+
+
+def not_searched(why: str) -> Callable[..., UnitsFound]:
+    """Return a search that finds no unit, and says why and what would make it possible."""
+    return lambda *_: UnitsFound((), is_complete=False, searched=f"not searched: {why}")
 
 
 class Sources(NamedTuple):
@@ -152,6 +156,8 @@ class Sources(NamedTuple):
     a queue has no such ends. `lag_unit` is what counts as one in the input, `facts_unit` in the facts.
     `find_sent` returns the notifications of a unit that were sent, as far as they can be read in so many seconds; it never
     raises.
+    `find_sent_by` returns the units of notifications that were sent, by another name, and `find_unit_at` the unit of the record
+    at a position; as `find_sent`, both take about so many seconds, and never raise.
     `storage` names the storage that the configuration has; it may contain a password, so it is not shown.
     `find_served` returns the addresses that the service of this machine serves.
     `open_orders` opens the order book, which its user closes; None if orders are not enabled.
@@ -182,6 +188,8 @@ class Sources(NamedTuple):
     facts_unit: str = "offsets"
     facts: tuple[tuple[str, str], ...] = ()
     find_sent: Callable[[str, float], Left] = not_known_on_kafka
+    find_sent_by: Callable[[SentBy, float], UnitsFound] = not_searched(ON_KAFKA)
+    find_unit_at: Callable[[Origin, float], UnitsFound] = not_searched("no record can be read by its position here")
     find_served: Callable[[], ServedStatus] = ServedStatus
     storage: str = ""
     open_orders: Callable[[], OrderBook] | None = None

@@ -1,4 +1,4 @@
-"""Units, as pages and operations of the API: the waiting ones by age, and everything that is known of one."""
+"""Units, as pages and operations of the API: the waiting ones by age, everything that is known of one, and the one search."""
 
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -16,7 +16,9 @@ from notification_service.console.access.identity import Role
 from notification_service.console.access.layer import route
 from notification_service.console.context import Console, Operation, identity_of, instant_shown, read_instant
 from notification_service.console.dead_letters import story_for_person
+from notification_service.console.find import LONGEST_TEXT, FindAnswer, Reach, find
 from notification_service.console.find_unit import DAY_MS, NOT_STORED, Search, find_story, prospect_of
+from notification_service.console.group_pages import find_groups
 from notification_service.console.unit_story import UnitStory, Wait, timeline_of
 from notification_service.console.waiting.units import (
     BadPlace,
@@ -273,3 +275,50 @@ def fitting_kinds(story: UnitStory) -> tuple[OrderKind, ...]:
     if story.partition is None:
         return ()
     return (OrderKind.HOLD,) if story.wait is None else _FITTING.get(story.wait.kind, ())
+
+
+class FindQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole id of what is looked for. With `all` everything is searched, for longer, also if something was found.
+
+    It may be that of a unit of work, a message or its group, a notification, a dead letter (TOPIC-PARTITION#NUMBER), the position
+    of a record (TOPIC-PARTITION@OFFSET), and with the role payments an EndToEndId, which is noted in the audit log.
+    """
+
+    text: Annotated[str, Meta(min_length=1, max_length=LONGEST_TEXT)]
+    all: Literal["true", "false"] = "false"
+
+
+def find_operations(console: Console) -> list[Operation]:
+    def search(request: Request, query: FindQuery) -> FindAnswer:
+        return _find_for(console, request, query.text, is_all=query.all == "true")
+
+    return [Operation("/find", "find", search, FindAnswer, "Search for whatever has this id", FindQuery)]
+
+
+def find_routes(console: Console) -> list[Route]:
+    def search(request: Request) -> Response:
+        text, is_all = request.query_params.get("text", "").strip()[:LONGEST_TEXT], "all" in request.query_params
+        if not text:
+            return RedirectResponse("/waiting", 303)
+        answer = _find_for(console, request, text, is_all=is_all)
+        if len(answer.found) == 1 and not is_all:
+            return RedirectResponse(answer.found[0].page, 303)
+        alike = None if answer.found else _alike(console, text)
+        return console.page(request, "find.html", 200 if answer.found else 404, answer=answer, alike=alike)
+
+    return [route("/find", search, name="find")]
+
+
+def _find_for(console: Console, request: Request, text: str, *, is_all: bool) -> FindAnswer:
+    def note() -> None:
+        console.audit_log.note(request, "find.end-to-end-id", text=text)
+
+    may_see = identity_of(request).may(Role.PAYMENTS)
+    reach = Reach(
+        console.sources,
+        console.viewing,
+        lambda wanted: find_groups(console, wanted),
+        console.ledger,
+        note if may_see else None,
+    )
+    return find(reach, text, is_all=is_all)

@@ -146,6 +146,25 @@ class Left(msgspec.Struct, frozen=True):
     searched: str
 
 
+class SentBy(msgspec.Struct, frozen=True):
+    """Another name than the unit's by which something that was sent is looked for: one of the two is given."""
+
+    notification_id: str = ""
+    end_to_end_id: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.notification_id or self.end_to_end_id
+
+
+class UnitsFound(msgspec.Struct, frozen=True):
+    """The units that a search has found, each once. `searched` says in words what was read, or why nothing was."""
+
+    units: tuple[str, ...]
+    is_complete: bool
+    searched: str
+
+
 class UnitOrders(msgspec.Struct, frozen=True):
     """The unit's orders that were found, the oldest first. `searched` says what was read; if not all, `is_complete` is false."""
 

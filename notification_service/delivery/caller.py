@@ -5,11 +5,12 @@ import ipaddress
 import re
 import socket
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from time import time
+from time import monotonic, time
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -17,6 +18,7 @@ import httpcore
 import httpx
 
 from guardian import headers as names
+from guardian.metrics import STEP_BOUNDS, Histogram
 from notification_service.delivery.core.answers import Answer, NoAnswer, Trouble
 from notification_service.delivery.settings import Receiver, Step
 from resequencer.record import Headers
@@ -71,21 +73,44 @@ class Call(Protocol):
     def value(self) -> bytes: ...
 
 
+ANSWERS = ("1xx", "2xx", "3xx", "4xx", "5xx", *(each.value for each in Trouble))
+"""What a call may lead to, as it is counted: the class of the status, or why there is no answer."""
+
+
+class CallTally:
+    """Counts the calls to a receiver since the start of this process: how long each took, and what was answered."""
+
+    def __init__(self) -> None:
+        self.durations = Histogram(STEP_BOUNDS)
+        self.answers = Counter(dict.fromkeys(ANSWERS, 0))
+
+    def note(self, answer: Answer | NoAnswer, took_ms: int) -> None:
+        self.durations.observe(took_ms)
+        self.answers[f"{answer.status // 100}xx" if isinstance(answer, Answer) else answer.trouble.value] += 1
+
+
 class Caller:
-    """Makes calls to one receiver, over connections that are kept. `close` ends them.
+    """Makes calls to one receiver, over connections that are kept, and counts them in `tally`. `close` ends them.
 
     A redirect is an answer like others and is not followed. `forbidden` are networks that no call may reach, whatever the
     receiver's name resolves to.
     """
 
-    def __init__(self, receiver: Receiver, forbidden: Sequence[Network] = ()) -> None:
+    def __init__(self, receiver: Receiver, forbidden: Sequence[Network] = (), tally: CallTally | None = None) -> None:
         self._receiver, self._forbidden, self._tls = receiver, forbidden, _tls_context(receiver)
+        self._tally = tally or CallTally()
         # One client for each connection: a pool looks at all of its connections at each call, which takes as long as the call.
         self._clients: set[httpx.AsyncClient] = set()
         self._idle: list[httpx.AsyncClient] = []
 
     async def call(self, call: Call) -> Answer | NoAnswer:
         """Make the call of the step. Never raises; it takes as long as the receiver's time limit at most."""
+        began = monotonic()
+        answer = await self._answer_to(call)
+        self._tally.note(answer, round((monotonic() - began) * 1_000))
+        return answer
+
+    async def _answer_to(self, call: Call) -> Answer | NoAnswer:
         sent = _Sent()
         try:
             async with self._connection() as client, asyncio.timeout(self._receiver.timeout_ms / 1_000):

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
@@ -11,7 +11,7 @@ from itertools import count
 from threading import Event
 from typing import NamedTuple, Protocol, TypeVar
 
-from notification_service.delivery.caller import Caller, Network
+from notification_service.delivery.caller import Caller, CallTally, Network
 from notification_service.delivery.core.answers import outcome_of
 from notification_service.delivery.core.jobs import Claim, GateReport
 from notification_service.delivery.direct.receiver import DirectReceiver, DirectReport
@@ -177,12 +177,13 @@ class Reporting(Protocol):
         gates: Sequence[GateReport],
         direct: Sequence[DirectReport],
         schedules: Sequence[ScheduleReport],
+        tallies: Mapping[str, CallTally],
     ) -> object:
         """`problem` says why the ledger does not answer, a job takes nothing in, or events are not published; None: all is well.
 
         `gates` are the last ones that were read.
 
-        `direct` are the receivers that are delivered to straight from topics.
+        `direct` are the receivers that are delivered to straight from topics. `tallies` has the calls of each receiver.
         """
         ...
 
@@ -216,6 +217,7 @@ class DeliveryWorker:
         self._is_stopping = Event()
         self._gates: Sequence[GateReport] = ()
         self._readers: list[SourceReader] = []
+        self._tallies = {name: CallTally() for name in ledger.receivers} | {each.name: each.tally for each in self._direct}
         self._events_problem: str | None = None
 
     def run(self, is_stopping: Callable[[], bool], report: Reporting | None = None) -> None:
@@ -226,7 +228,9 @@ class DeliveryWorker:
         # Sources and brokers that are slow must not keep claims and outcomes from the ledger.
         with ThreadPoolExecutor(_THREADS, "ledger") as executor, ThreadPoolExecutor(_SOURCE_THREADS, "sources") as slow:
             threads, sources = LedgerThreads(executor), LedgerThreads(slow)
-            callers = {name: Caller(receiver, self._forbidden) for name, receiver in self._ledger.receivers.items()}
+            callers = {
+                name: Caller(receiver, self._forbidden, self._tallies[name]) for name, receiver in self._ledger.receivers.items()
+            }
             schedulers = {name: self._scheduler(threads, name, caller) for name, caller in callers.items()}
             running = [asyncio.create_task(each.run()) for each in schedulers.values()]
             running += [asyncio.create_task(each.run(slow)) for each in self._direct]
@@ -265,6 +269,7 @@ class DeliveryWorker:
             self._gates,
             [each.report() for each in self._direct],
             [each.report() for each in self._schedules],
+            self._tallies,
         )
 
     def _scheduler(self, threads: LedgerThreads, name: str, caller: Caller) -> Scheduler:

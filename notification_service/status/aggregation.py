@@ -5,28 +5,31 @@ from pathlib import Path
 
 import msgspec
 
-from notification_service.status.file import SideFile, SideReport, SideStatus, side_line, side_status
-from resequencer.clock import Instant
+from notification_service.status.file import LATE_MS, SideFile, SideReport, SideStatus, side_line, side_status
+from notification_service.status.service_report import sum_of_lags
+from resequencer.clock import Instant, instant_of
 from resequencer.printable import counted
 
 
 class StoreStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """A store as one worker sees it, or as all of a service do together.
 
-    `partitions` are those of the commands that are read; `behind` is how much of them is not applied yet, in offsets. The counts
-    are since the workers' starts. `problem` says why commands wait, `notes` what does not stop it. `untaken` counts the
-    partitions that a worker cannot take over; their commands wait, and are not in `behind`.
+    `partitions` are those of the commands that are read; `behind` is how much of them is not applied yet, in offsets: None while
+    that is not known, because of a `problem`, or of `untaken` partitions that a worker cannot take over. The counts are since the
+    workers' starts. `problem` says why commands wait, `notes` what does not stop it. What was there at the instant
+    `pending_since` (ISO 8601, UTC) is not all applied, as far as is known; a store that keeps up has one of a moment ago.
     """
 
     store: str
     partitions: tuple[str, ...] = ()
-    behind: int = 0
+    behind: int | None = 0
     applied: int = 0
     completed: int = 0
     dead_letters: int = 0
     problem: str | None = None
     notes: tuple[str, ...] = ()
     untaken: int = 0
+    pending_since: str | None = None
 
 
 class AggregationReport(SideReport, frozen=True):
@@ -46,6 +49,11 @@ class AggregationStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     aggregation_workers: tuple[SideStatus, ...] = ()
     stores: tuple[StoreStatus, ...] = ()
 
+    @property
+    def behind(self) -> int | None:
+        """How much of the commands of all stores is not applied yet; None while that is not known of one."""
+        return sum_of_lags(each.behind for each in self.stores)
+
 
 def find_aggregation(run_directory: Path, service_process_id: int, count: int, now: Instant) -> AggregationStatus:
     """Combine the reports of the `count` aggregation workers of a service that runs."""
@@ -60,8 +68,17 @@ def aggregation_lines(status: AggregationStatus) -> list[str]:
     return [*workers, *(line for each in status.stores for line in _store_lines(each))]
 
 
+def aggregation_notes(status: AggregationStatus, now: Instant) -> list[str]:
+    """Say which stores are late, as sentences for `status` and the overview."""
+    late = [each for each in status.stores if each.pending_since and now - instant_of(each.pending_since) > LATE_MS]
+    return [
+        f"the store {each.store} is late: of what came before {each.pending_since} something is not counted yet" for each in late
+    ]
+
+
 def _store_lines(status: StoreStatus) -> list[str]:
-    done = f"{counted(status.applied, 'command')} applied, {status.completed} completed, {status.behind} behind"
+    behind = "lag unknown" if status.behind is None else f"{status.behind} behind"
+    done = f"{counted(status.applied, 'command')} applied, {status.completed} completed, {behind}"
     lines = [f"store {status.store}: {counted(len(status.partitions), 'partition')}, {done}"]
     if status.dead_letters:
         lines.append(f"store {status.store}: {counted(status.dead_letters, 'dead letter')}")
@@ -76,13 +93,14 @@ def _merged(stores: Iterable[StoreStatus]) -> tuple[StoreStatus, ...]:
         found[each.store] = StoreStatus(
             each.store,
             tuple(sorted((*before.partitions, *each.partitions))),
-            before.behind + each.behind,
+            None if before.behind is None or each.behind is None else before.behind + each.behind,
             before.applied + each.applied,
             before.completed + each.completed,
             before.dead_letters + each.dead_letters,
             before.problem or each.problem,
             tuple(dict.fromkeys((*before.notes, *each.notes))),
             before.untaken + each.untaken,
+            min((at for at in (before.pending_since, each.pending_since) if at is not None), default=None),
         )
     return tuple(found.values())
 

@@ -1,15 +1,18 @@
 """What delivery workers report to `status`, each in a file of its own."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
+from guardian.metrics import HistogramReport
 from notification_service.delivery.core.backlog import Backlog, merged
 from notification_service.delivery.core.jobs import Pause
-from notification_service.status.file import SideFile, SideReport, SideStatus, side_line, side_status
-from resequencer.clock import Instant
+from notification_service.status.file import LATE_MS, SideFile, SideReport, SideStatus, side_line, side_status
+from resequencer.clock import Instant, instant_of
 from resequencer.printable import counted, duration_text
+
+_VERY_LATE_MS = 7_200_000
 
 
 class GateStatus(msgspec.Struct, frozen=True):
@@ -138,12 +141,25 @@ class ScheduleStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     ticks_waiting: float | None = None
 
 
+class ReceiverCalls(msgspec.Struct, frozen=True):
+    """The calls to a receiver by the worker in `slot`, since its start: how many led to each answer, and how long they took.
+
+    An answer is the class of its status, as `2xx`, or why there is none: `unreachable`, `broken` or `forbidden`.
+    """
+
+    receiver: str
+    answers: Mapping[str, int]
+    durations: HistogramReport
+    slot: int = 0
+
+
 class DeliveryReport(SideReport, frozen=True):
     """The last report of one delivery worker."""
 
     gates: tuple[GateStatus, ...] = ()
     direct: tuple[DirectStatus, ...] = ()
     schedules: tuple[ScheduleStatus, ...] = ()
+    calls: tuple[ReceiverCalls, ...] = ()
 
 
 def delivery_file(run_directory: Path, slot: int) -> SideFile[DeliveryReport]:
@@ -155,13 +171,26 @@ class DeliveryStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """What `status` says of delivery: the workers of this service, and the gates of the receivers by the newest report.
 
     `direct` are the receivers that are delivered to straight from topics, with the partitions of all workers of this service.
-    `schedules` are each as the worker reports it that knows most of it.
+    `schedules` are each as the worker reports it that knows most of it. `calls` has each receiver for each worker.
     """
 
     delivery_workers: tuple[SideStatus, ...] = ()
     gates: tuple[GateStatus, ...] = ()
     direct: tuple[DirectStatus, ...] = ()
     schedules: tuple[ScheduleStatus, ...] = ()
+    calls: tuple[ReceiverCalls, ...] = ()
+
+    @property
+    def undelivered(self) -> int | None:
+        """How many rows and offsets are not delivered to all receivers; None if no worker reports a receiver."""
+        waiting = [*(each.waiting for each in self.gates), *(each.behind for each in self.direct)]
+        return sum(waiting) if waiting else None
+
+    @property
+    def oldest_at(self) -> str | None:
+        """Since when the oldest of them waits; None if nothing waits, or that is not known."""
+        backlogs = [*(each.backlog for each in self.gates), *(each.backlog for each in self.direct)]
+        return min((each.oldest_at for each in backlogs if each is not None and each.oldest_at is not None), default=None)
 
 
 def find_delivery(run_directory: Path, service_process_id: int, count: int, now: Instant) -> DeliveryStatus:
@@ -170,7 +199,14 @@ def find_delivery(run_directory: Path, service_process_id: int, count: int, now:
     workers = tuple(side_status(report, now, slot) for slot, report in enumerate(reports))
     with_gates = [each for each in reports if each is not None and each.gates]
     newest = max(with_gates, key=lambda each: each.reported_at or "", default=None)
-    return DeliveryStatus(workers, () if newest is None else newest.gates, _merged(reports), _merged_schedules(reports))
+    calls = tuple(
+        msgspec.structs.replace(each, slot=slot)
+        for slot, report in enumerate(reports)
+        if report is not None
+        for each in report.calls
+    )
+    gates = () if newest is None else newest.gates
+    return DeliveryStatus(workers, gates, _merged(reports), _merged_schedules(reports), calls)
 
 
 def delivery_lines(status: DeliveryStatus) -> list[str]:
@@ -193,6 +229,28 @@ def backlog_text(backlog: Backlog | None) -> str:
     rate = "" if backlog.per_second is None else f", {backlog.per_second:+.1f} per second"
     done = "unknown" if backlog.done_in_ms is None else duration_text(backlog.done_in_ms)
     return f"{since}{rate}, done in: {done}"
+
+
+def delivery_notes(status: DeliveryStatus, now: Instant) -> list[str]:
+    """Say which receivers get nothing, or less than comes, as sentences for `status` and the overview.
+
+    A gate that was shut a moment ago makes no note, nor does a backlog that falls, unless it is hours old.
+    """
+    rows = [(each.receiver, each.since, each.waiting, "row", each.backlog) for each in status.gates]
+    offsets = [(each.receiver, each.since, each.behind, "offset", each.backlog) for each in status.direct]
+    notes = []
+    for receiver, shut_since, count, noun, backlog in (*rows, *offsets):
+        waiting = f"undelivered: {counted(count, noun)}"
+        if count and shut_since is not None and now - instant_of(shut_since) > LATE_MS:
+            notes.append(f"receiver {receiver} gets nothing since {shut_since}; {waiting}")
+        elif count and shut_since is None and backlog is not None and _is_late(backlog, now):
+            notes.append(f"receiver {receiver} falls behind; {waiting}, the oldest since {backlog.oldest_at}")
+    return notes
+
+
+def _is_late(backlog: Backlog, now: Instant) -> bool:
+    waits_ms = 0 if backlog.oldest_at is None else now - instant_of(backlog.oldest_at)
+    return waits_ms > (LATE_MS if backlog.done_in_ms is None else _VERY_LATE_MS)
 
 
 def schedule_line(status: ScheduleStatus) -> str:

@@ -68,6 +68,10 @@ def _padded(content: bytes) -> bytes:
     return content.ljust(blocks * _BLOCK_BYTES - 1) + b"\n"
 
 
+LATE_MS = 600_000
+"""What waits for longer, beside the workers, is worth a note."""
+
+
 class OfService(Protocol):
     """What such a file holds: it names the process of the service, which is its supervisor's."""
 

@@ -301,11 +301,12 @@ def _store_status(report: StoreReport) -> StoreStatus:
     return StoreStatus(
         report.name,
         tuple(sorted(map(str, report.behind))),
-        sum(report.behind.values()),
+        None if report.problem is not None or report.untaken else sum(report.behind.values()),
         report.applied,
         report.completed,
         report.dead_letters,
         report.problem,
         report.notes,
         report.untaken,
+        instant_text(report.pending_since),
     )

@@ -12,6 +12,8 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING
 from weakref import finalize
 
+from guardian.headers import find_unit, own_texts
+from guardian.ports import TransportRefused
 from notification_service.aggregation.commands import CommandWriter
 from notification_service.aggregation.completions import CompletionsLog
 from notification_service.aggregation.view import StoreView
@@ -22,14 +24,16 @@ from notification_service.configuration.storages import storage_kind
 from notification_service.configuration.transports import copied_settings, kafka_settings, sinks_of
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from notification_service.connectors.files.operations import SystemFiles
+from notification_service.connectors.files.scan import scan
 from notification_service.connectors.files.source import partition_numbers
+from notification_service.connectors.line_format import Line, decode_line
 from notification_service.console.access.identity import Authenticator, NoLogin
 from notification_service.console.access.settings import HttpSettings, HttpTls
 from notification_service.console.access.users_file import UsersFile
-from notification_service.console.sources import ArchiveDistance, Sources, not_known
-from notification_service.console.unit_story import Left
+from notification_service.console.sources import ArchiveDistance, Sources
+from notification_service.console.unit_story import UnitsFound
 from notification_service.events.pass_through import PASS_THROUGH
-from notification_service.jobs.topic_archive.local_reading import find_newest, find_path
+from notification_service.jobs.topic_archive.local_reading import find_newest, find_path, records_in_order
 from notification_service.jobs.topic_archive.manifest import Ends
 from notification_service.status.aggregation import AggregationStatus, BridgeStatus
 from notification_service.status.delivery import DeliveryStatus
@@ -44,17 +48,18 @@ from notification_service.wiring.aggregation import (
     open_view,
     payments_store,
 )
-from notification_service.wiring.composition import make_codec, make_order_book
+from notification_service.wiring.composition import make_codec, make_decoder, make_order_book
 from notification_service.wiring.dead_letter_stores import open_store
 from notification_service.wiring.delivery import find_partitions_of, make_ledger, order_delivery
 from notification_service.wiring.local_workers import LocalWorkers
 from notification_service.wiring.regions import LocalRegions, LocalSink
-from notification_service.wiring.sent_notifications import OutputFiles, find_sent_in
+from notification_service.wiring.sent_notifications import NotReadable, OutputFiles, SentLog, archived_output
 from notification_service.wiring.side_reports import find_aggregation_of, find_bridge_of, find_delivery_of, find_served
 from resequencer.clock import Instant
 from resequencer.errors import ConfigurationError, ResequencerError
-from resequencer.printable import without_secrets
-from resequencer.record import Partition
+from resequencer.event import Refusal
+from resequencer.printable import find_text, printable, without_secrets
+from resequencer.record import Origin, Partition, Record
 from storage.view_port import StorageView
 
 if TYPE_CHECKING:
@@ -223,7 +228,7 @@ _LAG_UNITS = {
 
 def console_sources(configuration: Configuration) -> Sources:
     """Nothing is connected or read yet."""
-    codec, clock = make_codec(configuration), SystemClock()
+    codec, clock, sent = make_codec(configuration), SystemClock(), _sent_log_of(configuration)
     partitions, run_directory = InputPartitions(configuration), configuration.notification.run_directory
     return Sources(
         find_report=_find_report_of(configuration),
@@ -241,7 +246,9 @@ def console_sources(configuration: Configuration) -> Sources:
         lag_unit=_LAG_UNITS[configuration.ingress.transport],
         facts_unit=_LAG_UNITS[configuration.notification.transport],
         facts=_facts(configuration),
-        find_sent=_find_sent_of(configuration),
+        find_sent=sent.find_sent,
+        find_sent_by=sent.find_sent_by,
+        find_unit_at=partial(find_unit_at, configuration),
         find_served=_find_served_of(configuration),
         storage=storage_kind(configuration).name(configuration),
         open_orders=partial(make_order_book, configuration) if configuration.orders.is_enabled else None,
@@ -312,19 +319,72 @@ def _dead_letters_of(configuration: Configuration) -> Callable[[AskedFor, Sign],
     return open_dead_letters
 
 
-def _find_sent_of(configuration: Configuration) -> Callable[[str, float], Left]:
+def _sent_log_of(configuration: Configuration) -> SentLog:
     notification = configuration.notification
     if TransportType.FILE in sinks_of(configuration):
-        return OutputFiles(notification.output_directory, SystemFiles()).find_sent
+        return OutputFiles(notification.output_directory, SystemFiles())
     if TransportType.KAFKA in sinks_of(configuration):
         passes_through = notification.handler == PASS_THROUGH
-        return find_sent_in(configuration.archive.location, notification.topic, passes_through=passes_through)
+        return archived_output(configuration.archive.location, notification.topic, passes_through=passes_through)
     places = {
         TransportType.JMS: f"queue {notification.jms.notifications}",
         TransportType.XMS: f"queue {notification.xms.notifications}",
         TransportType.MQTT: f"topic {notification.mqtt.notifications}",
     }
-    return not_known(f"they are in the {places[notification.transport]}, whose readers take them away")
+    return NotReadable(f"they are in the {places[notification.transport]}, whose readers take them away")
+
+
+def find_unit_at(configuration: Configuration, origin: Origin, max_seconds: float) -> UnitsFound:
+    """Return the unit of the record at a position of the input, or of the topic of notifications. Never raises."""
+    del max_seconds  # One record is read.
+    try:
+        record = _find_record(configuration, origin)
+        unit = None if record is None else _unit_of(configuration, record)
+    except ResequencerError as error:
+        return UnitsFound((), is_complete=False, searched=f"not read: {printable(str(error))}")
+    if record is None:
+        searched = f"no record at {origin}: it was deleted, or is not there yet; an archive of the topics keeps what is deleted"
+    else:
+        searched = f"the record at {origin}{'' if unit else ', which names no unit'}"
+    return UnitsFound(() if unit is None else (unit,), is_complete=True, searched=searched)
+
+
+def _find_record(configuration: Configuration, origin: Origin) -> Record | None:
+    """Return the record at a position, from the archive if the brokers have it no more.
+
+    Raises:
+        TransportRefused: No such position can be read; it says why.
+    """
+    ingress, notification = configuration.ingress, configuration.notification
+    topic, number = origin.partition
+    is_input = topic == ingress.topic
+    if is_input and ingress.transport is TransportType.FILE:
+        line = next(scan(ingress.file_directory / f"partition-{number}.jsonl", SystemFiles(), origin.offset), None)
+        read = None if line is None else decode_line(line.content)
+        return Record(origin, read.value, read.key, read.headers) if isinstance(read, Line) else None
+    is_output = topic == notification.topic and TransportType.KAFKA in sinks_of(configuration)
+    if not is_output and not (is_input and ingress.transport is TransportType.KAFKA):
+        raise TransportRefused(
+            str(origin), "only the input and the topic of notifications can be read at a position, and no queue"
+        )
+    from notification_service.connectors.kafka.topic_reader import find_record
+
+    path = find_path(configuration.archive.location)
+    found = find_record(kafka_settings(configuration), origin)
+    if found is not None or path is None or not path.is_dir():
+        return found
+    archived = records_in_order(path, topic, {number: origin.offset}, {number: origin.offset + 1}, 1)
+    each = next(archived, [None])[0]
+    return None if each is None else Record(origin, each.value, each.key, each.headers, written_at=each.timestamp)
+
+
+def _unit_of(configuration: Configuration, record: Record) -> str | None:
+    if record.origin.partition.topic != configuration.ingress.topic:
+        return find_unit(record.key, own_texts(record.headers))
+    decoded = make_decoder(configuration).decode(record)
+    if isinstance(decoded, Refusal):
+        return None if record.key is None else find_text(record.key)
+    return decoded.unit
 
 
 def _facts(configuration: Configuration) -> tuple[tuple[str, str], ...]:

@@ -18,7 +18,7 @@ from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import TransportType
 from notification_service.configuration.transports import kafka_settings
 from notification_service.connectors.dead_letters.port import AskedFor, Sign
-from notification_service.delivery.caller import Network
+from notification_service.delivery.caller import CallTally, Network
 from notification_service.delivery.core.jobs import GateReport
 from notification_service.delivery.direct.core.decision import Stage, find_former_group, stages_of, topics_to_make
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOutcome, DirectResult
@@ -43,6 +43,7 @@ from notification_service.status.delivery import (
     DeliveryReport,
     DirectStatus,
     GateStatus,
+    ReceiverCalls,
     ScheduleStatus,
     delivery_file,
 )
@@ -137,12 +138,14 @@ def _report(
     gates: Sequence[GateReport],
     direct: Sequence[DirectReport],
     schedules: Sequence[ScheduleReport],
+    tallies: Mapping[str, CallTally],
 ) -> None:
     statuses = tuple(map(_gate_status, gates))
     file.write(
         DeliveryReport(
             os.getppid(), os.getpid(), instant_text(clock.now()), problem, statuses,
             tuple(map(_direct_status, direct)), tuple(map(_schedule_status, schedules)),
+            tuple(ReceiverCalls(name, dict(each.answers), each.durations.report()) for name, each in tallies.items()),
         )
     )  # fmt: skip
 

@@ -1,8 +1,9 @@
 """The notifications of a unit that were sent: in the files of the output, or in the archive of the topics."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from time import monotonic
+from typing import Protocol
 
 import msgspec
 
@@ -25,9 +26,9 @@ from notification_service.connectors.files.operations import FileOperations
 from notification_service.connectors.files.rotated_names import find_rotated
 from notification_service.connectors.files.scan import scan
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.console.sources import not_known, not_known_on_kafka
-from notification_service.console.unit_story import Left, LeftNotification
-from notification_service.jobs.topic_archive.local_reading import find_path, find_records
+from notification_service.console.sources import ON_KAFKA, not_known, not_known_on_kafka, not_searched
+from notification_service.console.unit_story import Left, LeftNotification, SentBy, UnitsFound
+from notification_service.jobs.topic_archive.local_reading import RecordsOfKey, find_path, find_records, find_records_with
 from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable
@@ -52,6 +53,7 @@ class _OriginalGroup(msgspec.Struct):
 
 class _Transaction(msgspec.Struct):
     status: str | None = msgspec.field(default=None, name="TxSts")
+    end_to_end_id: str | None = msgspec.field(default=None, name="OrgnlEndToEndId")
 
 
 class _Instruction(msgspec.Struct):
@@ -80,21 +82,41 @@ class OutputFiles:
     def find_sent(self, unit: str, max_seconds: float) -> Left:
         """Return the unit's notifications in the newest part of the output. Never raises for files that cannot be read."""
         found: list[LeftNotification] = []
-        quoted = msgspec.json.encode(unit)  # As the unit stands in a line.
+
+        def take(line: Line) -> None:
+            if find_unit(line.key, own_texts(line.headers)) == unit:
+                found.append(read_notification(line.headers, line.content))
+
+        searched, is_complete = self._search(unit, take, found, max_seconds)
+        return Left(tuple(found), is_complete, searched)
+
+    def find_sent_by(self, wanted: SentBy, max_seconds: float) -> UnitsFound:
+        """Return the units of notifications in the newest part of the output. Never raises for files that cannot be read."""
+        found: dict[str, None] = {}
+
+        def take(line: Line) -> None:
+            if (unit := unit_of_sent(wanted, line.key, line.headers, line.content)) is not None:
+                found[unit] = None
+
+        searched, is_complete = self._search(wanted.text, take, found, max_seconds)
+        return UnitsFound(tuple(found), is_complete, searched)
+
+    def _search(self, text: str, take: Callable[[Line], None], found: Collection[object], max_seconds: float) -> tuple[str, bool]:
+        """Have `take` look at each line with this text. Return in words what was read, and whether that is all."""
+        quoted = msgspec.json.encode(text)  # As it stands in a line.
         try:
             parts, skipped = self._newest()
             ends_at = monotonic() + max_seconds
-            for number, line in enumerate(self._lines(parts)):
-                if quoted in line and (notification := _read(line, unit)) is not None:
-                    found.append(notification)
+            for number, content in enumerate(self._lines(parts)):
+                if quoted in content and isinstance(line := decode_line(content), Line):
+                    take(line)
                 if len(found) >= _MAX_FOUND or (number % _LINES_AT_ONCE == 0 and monotonic() > ends_at):
-                    return Left(tuple(found), is_complete=False, searched=f"{self._path} in part: the time for it is over")
+                    return f"{self._path} in part: the time for it is over", False
         except (ResequencerError, OSError) as error:
-            return Left(tuple(found), is_complete=False, searched=f"not all could be read: {printable(str(error))}")
+            return f"not all could be read: {printable(str(error))}", False
         if skipped:
-            what = f"the newest {self._max_bytes // 1024**2} MB of the notifications in {self._path.parent}"
-            return Left(tuple(found), is_complete=False, searched=what)
-        return Left(tuple(found), is_complete=True, searched=f"all notifications in {self._path.parent}")
+            return f"the newest {self._max_bytes // 1024**2} MB of the notifications in {self._path.parent}", False
+        return f"all notifications in {self._path.parent}", True
 
     def _newest(self) -> tuple[list[tuple[Path, int]], bool]:
         """Return files, each with the byte to begin at, oldest first, and whether there is more before them."""
@@ -117,11 +139,16 @@ class OutputFiles:
             yield from (each.content for each in lines)
 
 
-def _read(line: bytes, unit: str) -> LeftNotification | None:
-    read = decode_line(line)
-    if not isinstance(read, Line) or find_unit(read.key, own_texts(read.headers)) != unit:
-        return None
-    return read_notification(read.headers, read.content)
+def unit_of_sent(wanted: SentBy, key: bytes | None, headers: Headers, value: bytes) -> str | None:
+    """Return the unit of a notification that has the name; None if it has another one."""
+    texts = own_texts(headers)
+    if wanted.notification_id:
+        is_it = texts.get(NOTIFICATION_ID) == wanted.notification_id
+    else:
+        report = _find_report(value)
+        transactions = [one for each in (report.instructions if report else ()) for one in each.transactions]
+        is_it = any(each.end_to_end_id == wanted.end_to_end_id for each in transactions)
+    return find_unit(key, texts) if is_it else None
 
 
 def read_notification(headers: Headers, value: bytes) -> LeftNotification:
@@ -152,19 +179,35 @@ def _statuses(report: _Report) -> Iterator[str]:
         yield from (status for status in (each.status, *(one.status for one in each.transactions)) if status)
 
 
-def find_sent_in(location: str, topic: str, *, passes_through: bool = False) -> Callable[[str, float], Left]:
-    """Return how to look for what was sent in an archive at this path or URL. Of URLs, only `file:` ones are read.
+class SentLog(Protocol):
+    """Where what was sent can be looked for. Both calls take about so many seconds at most, and never raise."""
+
+    def find_sent(self, unit: str, max_seconds: float) -> Left: ...
+
+    def find_sent_by(self, wanted: SentBy, max_seconds: float) -> UnitsFound: ...
+
+
+class NotReadable:
+    """A place that cannot be searched, with the reason."""
+
+    def __init__(self, why: str) -> None:
+        self.find_sent = not_known(why)
+        self.find_sent_by = not_searched(why)
+
+
+def archived_output(location: str, topic: str, *, passes_through: bool = False) -> SentLog:
+    """Return the log of what was sent in an archive at this path or URL. Of URLs, only `file:` ones are read.
 
     The text of another URL is not shown, because it may have a password in it. With `passes_through` a header may name the unit.
     """
     path = find_path(location)
     if path is None:
         scheme = location.partition("://")[0]
-        return not_known(
+        return NotReadable(
             f"they are on a Kafka topic, and in its archive at an address that begins with {scheme}://. "
             "Only an archive at a path is read here"
         )
-    return ArchivedOutput(path, topic, f"{OURS}{UNIT_OF_WORK}" if passes_through else None).find_sent
+    return ArchivedOutput(path, topic, f"{OURS}{UNIT_OF_WORK}" if passes_through else None)
 
 
 class ArchivedOutput:
@@ -185,8 +228,26 @@ class ArchivedOutput:
             return Left((), is_complete=False, searched=f"the archive could not be read: {printable(str(error))}")
         records = [each for each in found.records if find_unit(each.key, own_texts(each.headers)) == unit]
         notifications = tuple(read_notification(each.headers, each.value) for each in records)
+        return Left(notifications, is_complete=False, searched=self._searched(found))
+
+    def find_sent_by(self, wanted: SentBy, max_seconds: float) -> UnitsFound:
+        """Return the units of notifications that were archived. Those that were sent since are not known. Never raises."""
+        if not self._location.is_dir():
+            return not_searched(ON_KAFKA)()
+        text = wanted.text.encode()
+        prefix = OURS if self._header is not None else ""
+        try:
+            if wanted.notification_id:
+                found = find_records(self._location, self._topic, text, max_seconds, f"{prefix}{NOTIFICATION_ID}")
+            else:
+                found = find_records_with(self._location, self._topic, msgspec.json.encode(wanted.end_to_end_id), max_seconds)
+        except ResequencerError as error:
+            return UnitsFound((), is_complete=False, searched=f"the archive could not be read: {printable(str(error))}")
+        units = (unit_of_sent(wanted, each.key, each.headers, each.value) for each in found.records)
+        return UnitsFound(tuple(dict.fromkeys(filter(None, units))), is_complete=False, searched=self._searched(found))
+
+    def _searched(self, found: RecordsOfKey) -> str:
         if found.archived_at is None:
-            return Left((), is_complete=False, searched=f"the archive in {self._location}, which is empty yet")
+            return f"the archive in {self._location}, which is empty yet"
         part = "" if found.is_whole else " in part: the time for it is over"
-        searched = f"the archive in {self._location}{part}; what was sent after {instant_text(found.archived_at)} is not in it"
-        return Left(notifications, is_complete=False, searched=searched)
+        return f"the archive in {self._location}{part}; what was sent after {instant_text(found.archived_at)} is not in it"

@@ -20,6 +20,7 @@ PAGES = (
     "/waiting",
     "/waiting?id=L",
     *(f"/unit?{urlencode({'id': each})}" for each in (ASKED, PAID, HOSTILE, LONGEST)),
+    f"/find?{urlencode({'text': HOSTILE, 'all': '1'})}",
     "/dead-letters",
     "/dead-letters/confirm?action=discard&state=new",
     "/orders",
@@ -228,10 +229,10 @@ def test_a_blocked_record_of_a_topic_is_skipped_and_is_a_dead_letter_of_its_rece
 
 def test_who_has_only_an_id_learns_whether_it_is_here_and_what_it_waits_for(visit: Visit, stage: Stage) -> None:
     def find(unit: str) -> str:
-        visit.tab_to("searchbox", "Find a unit of work")
+        visit.tab_to("searchbox", "Find by an id")
         visit.page.keyboard.type(unit)
         visit.press("Enter")
-        visit.page.wait_for_url("**/unit**")
+        visit.page.wait_for_url(f"**{unit}")
         return visit.main
 
     visit.open("/")
@@ -239,7 +240,7 @@ def test_who_has_only_an_id_learns_whether_it_is_here_and_what_it_waits_for(visi
     visit.open("/workers")
     assert ("Nothing of it waits" if stage.has_view else "it is not among them") in find(PAID)
     visit.open("/dead-letters")
-    assert "The storage has no state of this unit" in find("uow-of-another-bank")
+    assert "Nothing with this id was found" in find("uow-of-another-bank")
 
 
 def test_payment_data_is_one_step_further_and_is_text(visit: Visit, stage: Stage) -> None:

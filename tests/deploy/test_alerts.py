@@ -53,7 +53,7 @@ def test_each_counter_of_a_rule_or_an_increase_is_0_from_the_start() -> None:
     assert {each.name for each in samples} == counters
     assert {each.value for each in samples} == {0}
     for name, label, known in (
-        ("worker_restarts", "reason", ExitCause),
+        ("worker_exits", "cause", [each for each in ExitCause if each is not ExitCause.ORDERED] + ["ordered"]),
         ("orders", "order", [*OrderKind, "unreadable"]),
         ("orders", "outcome", OrderResult),
     ):

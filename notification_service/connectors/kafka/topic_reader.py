@@ -16,7 +16,7 @@ from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topics import Topics
 from notification_service.connectors.line_format import Line, encode_line
 from resequencer.clock import Instant
-from resequencer.record import Partition
+from resequencer.record import Origin, Partition, Record
 
 _POLL_MS = 200
 _AT_ONCE = 5_000
@@ -186,6 +186,26 @@ class CommittedReader:
     def _ends(self, reader: KafkaConsumer) -> dict[TopicPartition, int]:
         with translated(self._what):
             return find_offsets(reader, self._names, "end", self._settings.call_timeout_ms)
+
+
+def find_record(settings: KafkaSettings, origin: Origin) -> Record | None:
+    """Return the committed record at a position, None if the brokers have none there: it was deleted, or not written yet.
+
+    Raises:
+        TransportUnavailable, TransportRefused: The topic cannot be read.
+    """
+    (topic, number), offset = origin
+    name = TopicPartition(topic, number)
+    with closing(CommittedReader(settings, [topic], [number])) as reader:
+        begins, ends = reader.begins(), reader.ends()
+        if name not in ends or not begins[name] <= offset < ends[name]:
+            return None
+        reader.seek(name, offset)
+        for _, records in reader.read({name: offset + 1}):
+            for each in records:
+                headers = tuple((header, value or b"") for header, value in each.headers or ())
+                return Record(origin, each.value, each.key, headers, written_at=each.timestamp)
+    return None
 
 
 def make_consumer(what: str, settings: KafkaSettings, **options: Any) -> KafkaConsumer:

@@ -93,6 +93,21 @@ class ErrorFilter(msgspec.Struct, frozen=True):
     since: Instant | None = None
 
 
+class Delivery(msgspec.Struct, frozen=True):
+    """What the ledger has of one notification for one receiver. `ended_at` is None until it is delivered, or never will be."""
+
+    row: int
+    receiver: str
+    job: str
+    unit: str
+    notification_id: str
+    position: str
+    status: str
+    attempts: int
+    taken_at: Instant
+    ended_at: Instant | None
+
+
 class WaitingRow(msgspec.Struct, frozen=True):
     """An open row that is the first of its unit, and what it waits for."""
 

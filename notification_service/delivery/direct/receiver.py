@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from guardian.ports import OrderRecord, TransportRefused, TransportUnavailable
-from notification_service.delivery.caller import Caller, Network
+from notification_service.delivery.caller import Caller, CallTally, Network
 from notification_service.delivery.core.backlog import Backlog, BacklogTrend, make_backlog
 from notification_service.delivery.core.jobs import Pause
 from notification_service.delivery.direct.consumer import StageConsumer
@@ -121,7 +121,7 @@ class DirectReceiver:
         clock: SteadyClock,
         forbidden: Sequence[Network] = (),
     ) -> None:
-        self.name = name
+        self.name, self.tally = name, CallTally()
         self._receiver, self._stages, self._forbidden = receiver, stages, forbidden
         self._topics, self._clock = topics, clock
         self._gate = SharedGate(receiver)
@@ -139,7 +139,7 @@ class DirectReceiver:
         if former is None:
             return
         stages = [*self._stages, *(former_stage(self._stages, topic, group) for topic, group in former.items())]
-        caller, slots = Caller(self._receiver, self._forbidden), CallSlots(self._gate)
+        caller, slots = Caller(self._receiver, self._forbidden, self.tally), CallSlots(self._gate)
         open_clients = self._topics.open_clients
         self._consumers = [StageConsumer(each, partial(open_clients, each), caller, slots, self._clock) for each in stages]
         try:

@@ -12,7 +12,16 @@ from sqlalchemy.exc import IntegrityError
 
 from notification_service.delivery.core.backlog import make_backlog
 from notification_service.delivery.core.gate import GateState
-from notification_service.delivery.core.jobs import ErrorFilter, GateReport, Job, JobState, Retries, RowError, WaitingRow
+from notification_service.delivery.core.jobs import (
+    Delivery,
+    ErrorFilter,
+    GateReport,
+    Job,
+    JobState,
+    Retries,
+    RowError,
+    WaitingRow,
+)
 from notification_service.delivery.errors import JobRefused
 from notification_service.delivery.ledger.claims import running_calls
 from notification_service.delivery.ledger.database import Database
@@ -219,6 +228,22 @@ def _held_units(connection: Connection) -> Counter[str]:
             failed = of.where(ROWS.c.id.in_([units[key] for key in some]))
             found |= {(job, receiver, key) for asked in (waiting, failed) for job, key in connection.execute(asked)}
     return Counter(job for job, _, _ in found)
+
+
+def list_deliveries(database: Database, receivers: Sequence[str], text: str, limit: int) -> list[Delivery]:
+    """Return the rows of a unit, and those of a notification by its id, the oldest first. Each is found by an index."""
+    if "\x00" in text:
+        return []  # PostgreSQL takes no NUL, not even to look for it.
+    names = ("id", "receiver", "job", "key", *Delivery.__struct_fields__[4:])
+    shown = [ROWS.c[name] for name in names]
+    of_unit = ROWS.c.receiver.in_(receivers) & (ROWS.c.key == text)
+    of_notification = ROWS.c.job.in_(select(JOBS.c.id)) & (ROWS.c.dedup == text)
+    found: dict[int, Delivery] = {}
+    with database.read() as connection:
+        for wanted in (of_unit & IS_OPEN, of_unit & ROWS.c.ended_at.is_not(None), of_notification):
+            for row in connection.execute(select(*shown).where(wanted).order_by(ROWS.c.id).limit(limit)):
+                found[row[0]] = Delivery(*row)
+    return [found[number] for number in sorted(found)][:limit]
 
 
 def list_errors(database: Database, job: str, limit: int, only: ErrorFilter) -> list[RowError]:

@@ -6,7 +6,7 @@ from threading import Lock
 import msgspec
 
 from notification_service.delivery.core.backlog import BacklogTrend
-from notification_service.delivery.core.jobs import ErrorFilter, GateReport, Job, JobState, RowError, WaitingRow
+from notification_service.delivery.core.jobs import Delivery, ErrorFilter, GateReport, Job, JobState, RowError, WaitingRow
 from notification_service.delivery.ledger import (
     claims,
     finishing,
@@ -150,6 +150,10 @@ class Ledger:
 
     def retry_chosen(self, job: str, only: ErrorFilter, *, with_late: bool) -> int:
         return job_orders.retry_chosen(self.database, self.receivers, job, only, with_late=with_late)
+
+    def deliveries(self, text: str, limit: int) -> list[Delivery]:
+        """What is known of the notifications of a unit, or of one notification by its id."""
+        return jobs.list_deliveries(self.database, list(self.receivers), text, limit)
 
     def waiting(self, receiver: str, limit: int) -> list[WaitingRow]:
         return jobs.list_waiting(self.database, receiver, limit)

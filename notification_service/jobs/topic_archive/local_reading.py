@@ -1,6 +1,6 @@
 """Reads an archive on a local path, without Spark: its newest manifest, the records of a key, or all of a topic in order."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from heapq import heappop, heappush
 from itertools import islice
@@ -102,13 +102,25 @@ def find_records(location: Path, topic: str, key: bytes, max_seconds: float, hea
         ArchiveRefused: A batch is missing, or a file is damaged.
         ArchiveUnavailable: A file cannot be read now, or pyarrow is not installed.
     """
+    return _find(location, topic, lambda file: _records_with(file, key, header), max_seconds)
+
+
+def find_records_with(location: Path, topic: str, part: bytes, max_seconds: float) -> RecordsOfKey:
+    """Return the records whose values have these bytes as a part. All values are read, which takes longer than keys.
+
+    Otherwise, and in what it raises, as `find_records`.
+    """
+    return _find(location, topic, lambda file: _records_having(file, part), max_seconds)
+
+
+def _find(location: Path, topic: str, read: Callable[[Path], Iterator[list[ArchivedRecord]]], max_seconds: float) -> RecordsOfKey:
     until = monotonic() + max_seconds
     found: list[ArchivedRecord] = []
     with _translated(location):
         spans = find_spans(location)
         for span in reversed(spans):
             for file in sorted((location / RECORDS / span.name / f"topic={topic}").glob("day=*/*.parquet")):
-                for records in _records_with(file, key, header):
+                for records in read(file):
                     found += records
                     if monotonic() > until:
                         return RecordsOfKey(tuple(sorted(found)), _archived_at(location, spans), is_whole=False)
@@ -137,6 +149,22 @@ def _records_with(file: Path, key: bytes, header: str | None) -> Iterator[list[A
             columns, known = (_BESIDE_KEY, {"key": key}) if header is None else (["key", *_BESIDE_KEY], {})
             rows = parquet.read_row_group(part, columns=columns).filter(is_it).to_pylist()
             yield [_record(row | known) for row in rows]
+
+
+def _records_having(file: Path, part: bytes) -> Iterator[list[ArchivedRecord]]:
+    """Yield the records of each part of a file whose values have these bytes in them."""
+    from pyarrow import compute  # Imported here: it belongs to the extra of the jobs.
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(file) as parquet:
+        for group in range(parquet.num_row_groups):
+            values = parquet.read_row_group(group, columns=["value"])["value"]
+            is_it = compute.fill_null(compute.match_substring(values, part), False)
+            if not compute.any(is_it).as_py():
+                yield []
+                continue
+            rows = parquet.read_row_group(group, columns=["key", *_BESIDE_KEY]).filter(is_it).to_pylist()
+            yield [_record(row) for row in rows]
 
 
 class _Run(NamedTuple):

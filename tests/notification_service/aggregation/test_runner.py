@@ -111,3 +111,21 @@ def test_one_that_does_not_answer_keeps_no_other_one_waiting(store: Partitions) 
         assert runner.report().untaken == 1
         runner.turn()
         assert store.tries == [ONE, TWO, ONE, ONE]
+
+
+def test_what_was_there_is_pending_since_it_was_seen_until_all_of_it_is_applied(store: Partitions) -> None:
+    """Whatever comes meanwhile: a store that keeps up with a steady stream has not applied the last command, as a rule."""
+    with running(store) as runner:
+        assert runner.report().pending_since == 1_000
+
+        def reach(at: int, read_to: int, end: int) -> int:
+            runner._read_to = {ONE: read_to, TWO: read_to}
+            runner._note_reach(Polled((), {}, {}, {ONE: end, TWO: end, Partition("C", 2): 7}), at)
+            return runner.report().pending_since
+
+        assert reach(2_000, 10, 20) == 1_000
+        assert [reach(3_000, 20, 40), reach(4_000, 39, 60), reach(5_000, 40, 60)] == [3_000, 3_000, 5_000]
+        store.errors = {TWO: LOST}
+        runner._read_to = {}
+        runner.turn()
+        assert reach(9_000, 60, 60) == 5_000

@@ -20,6 +20,10 @@ from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
 from notification_service.console.context import TEMPLATES
 from notification_service.console.dead_letters import short_number
+from notification_service.delivery.core.backlog import make_backlog
+from notification_service.status.aggregation import AggregationStatus, StoreStatus
+from notification_service.status.delivery import DeliveryStatus, GateStatus
+from notification_service.status.file import SideStatus
 from notification_service.status.report import (
     CallsStatus,
     PartitionStatus,
@@ -65,6 +69,24 @@ def test_the_overview_of_a_stopped_service_shows_the_lag_of_now_and_no_server_th
     workers = client_of(make_sources(tmp_path, report=service)).get("/workers").text
     assert "Restart worker" not in workers
     assert "the service does not run" in workers
+
+
+def test_the_overview_of_a_ready_service_says_which_receivers_and_stores_are_late(tmp_path: Path) -> None:
+    long_ago = instant_text(BEGINNING - 3_600_000)
+    shut = GateStatus("bank", False, 78_000, "HTTP 503: <b>", long_ago, long_ago, backlog=make_backlog(78_000, long_ago, 9.0))
+    workers = SideStatus(0, 7, None), SideStatus(1, None, "it is <starting>")
+    store = StoreStatus("payments", behind=None, problem="no answer", pending_since=long_ago)
+    sources = make_sources(tmp_path, report=service_report([a_report()], BEGINNING, is_running=True))._replace(
+        find_delivery=lambda: DeliveryStatus(workers, (shut,)), find_aggregation=lambda: AggregationStatus((), (store,))
+    )
+    page = client_of(sources).get("/").text
+    text = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+    assert "Delivery : receiver bank gets nothing since 2026-03-28 22:20:00; undelivered: 78,000 rows" in text
+    assert "Delivery worker 1 does not deliver now: it is <starting>" in text
+    assert "Groups : the store payments is late: of what came before 2026-03-28 22:20:00 something is not counted yet" in text
+    assert "Not delivered yet 78 000 Oldest of these 1 h 0 min" in text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "503" not in page
+    assert "Not delivered yet" not in client_of(make_sources(tmp_path)).get("/").text
 
 
 def test_the_overview_says_what_orders_rest_on(tmp_path: Path) -> None:

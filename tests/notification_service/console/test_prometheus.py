@@ -1,5 +1,6 @@
 """The metrics of a service: names, types and values, and that no count of a report is without one."""
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -8,33 +9,15 @@ import httpx
 import msgspec
 import pytest
 from harness.counted_groups import GroupStage
+from harness.promtool import known_families
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from guardian.metrics import COUNTED, HistogramReport, Histograms
 from notification_service.console.groups import Groups
-from notification_service.console.prometheus import (
-    AGGREGATION_WORKERS,
-    ARCHIVE_METRICS,
-    BRIDGE_COUNTER,
-    BRIDGE_GAUGES,
-    COUNTERS,
-    DELIVERY_WORKERS,
-    GATE_METRICS,
-    GROUP_GAUGES,
-    GROUPS,
-    METRICS,
-    NEW_DEAD_LETTERS,
-    RETRIES,
-    SCHEDULE_METRICS,
-    SERVICE_METRICS,
-    STORE_COUNTERS,
-    STORE_GAUGES,
-    TOPIC_METRICS,
-    ServiceCollector,
-    make_metrics_application,
-)
+from notification_service.console.prometheus import COUNTERS, METRICS, ServiceCollector, make_metrics_application
 from notification_service.console.sources import ArchiveDistance
+from notification_service.delivery.core.backlog import make_backlog
 from notification_service.status.aggregation import (
     AggregationStatus,
     BridgeState,
@@ -46,6 +29,7 @@ from notification_service.status.delivery import (
     DeliveryStatus,
     DirectStatus,
     GateStatus,
+    ReceiverCalls,
     ScheduleStatus,
 )
 from notification_service.status.file import SideStatus
@@ -145,9 +129,13 @@ def test_every_histogram_of_a_report_is_shown_with_its_buckets():
 @pytest.mark.parametrize(
     ("name", "labels", "value"),
     [
+        ("worker_exits_total", {"cause": "signal"}, 2),
+        ("worker_exits_total", {"cause": "ordered"}, 0),
         ("worker_restarts_total", {"reason": "signal"}, 2),
-        ("worker_state", {"state": "ready"}, 1),
+        ("worker_status", {"state": "ready"}, 1),
+        ("worker_status", {"state": "storage-unavailable"}, 0),
         ("worker_state", {"state": "storage unavailable"}, 0),
+        ("notifications_committed_total", {"status": "ACCP"}, 6),
         ("notifications_total", {"outcome": "ACCP"}, 6),
         ("dead_letters_total", {"reason": "undecodable"}, 2),
         ("units_waiting", {}, 4),
@@ -159,15 +147,16 @@ def test_every_histogram_of_a_report_is_shown_with_its_buckets():
         ("stashed_bytes", {}, 2),
         ("oldest_wait_timestamp_seconds", {}, (NOW - 5_000) / 1_000),
         ("longest_wait_seconds", {}, 2.5),
+        ("partition_lag_offsets", {"partition": "T-0"}, 7),
+        ("partition_stable_lag_offsets", {"partition": "T-0"}, 6),
         ("partition_lag", {"partition": "T-0"}, 7),
-        ("partition_stable_lag", {"partition": "T-0"}, 6),
         ("partition_lag_seconds", {"partition": "T-0"}, 1.5),
         ("partition_held_timestamp_seconds", {"partition": "T-0"}, (NOW - 1_000) / 1_000),
         ("partition_untaken", {"partition": "T-1", "server": "storage"}, 1),
         ("server_up", {"server": "storage"}, 0),
         ("server_up", {"server": "output"}, 1),
-        ("dependency_waiting_units", {"server": "sanctions"}, 3),
-        ("lookups_info", {"version": "20260328T233000Z"}, 1),
+        ("dependency_units_waiting", {"dependency": "sanctions"}, 3),
+        ("lookups_release_info", {"release": "20260328T233000Z"}, 1),
     ],
 )
 def test_a_value_of_a_report_is_in_base_units(name, labels, value):
@@ -184,8 +173,8 @@ def test_a_running_service_is_up_and_ready_if_all_workers_are():
 @pytest.mark.parametrize("found", [None, service_of(full_report(), is_running=False)])
 def test_a_scrape_while_no_worker_runs_says_so_and_nothing_else(found):
     assert scraped(found).status_code == 200
-    assert {name for name, _ in samples_of(found)} == {f"resequencer_{name}" for name in SERVICE_METRICS}
-    assert set(samples_of(found).values()) == {0}
+    samples = {name: value for (name, _), value in samples_of(found).items() if not name.startswith("process_")}
+    assert samples == {"resequencer_build_info": 1, "resequencer_up": 0, "resequencer_ready": 0, "resequencer_workers": 0}
 
 
 def test_what_is_not_known_is_absent():
@@ -196,38 +185,75 @@ def test_what_is_not_known_is_absent():
     assert not names & {
         f"resequencer_{name}"
         for name in (
-            *("partition_lag", "partition_held_offset", "oldest_wait_timestamp_seconds", "lookups_info"),
+            *("partition_lag_offsets", "partition_lag", "partition_held_offset", "oldest_wait_timestamp_seconds", "lookups_info"),
             *("calls_under_way", "calls_lingering", "longest_call_seconds"),
         )
     }
 
 
 def test_no_label_holds_an_id():
-    allowed = {"slot", "partition", "order", "outcome", "reason", "state", "step", "server", "version", "le"}
     shown = samples_of(service_of(full_report()))
-    assert {label for _, labels in shown for label, _ in labels} <= allowed
     assert not any("uow-1" in value for _, labels in shown for _, value in labels)
 
 
 def test_the_operations_page_has_each_metric_with_its_type_and_labels():
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-    lines = re.findall(r"^resequencer_([a-z_]+) ([a-z]+)(?: ([a-z,]+))?$", page, re.MULTILINE)
-    service = [(name, "gauge", "") for name in SERVICE_METRICS]
-    service.append((NEW_DEAD_LETTERS[0], "gauge", "reason"))
-    service += [(name, "gauge", "partition") for name in ARCHIVE_METRICS]
-    service.append((DELIVERY_WORKERS[0], "gauge", ""))
-    service += [(name, "gauge", "receiver") for name in GATE_METRICS]
-    service.append((RETRIES[0], "gauge", "receiver,mode"))
-    service += [(name, "gauge", "receiver,topic") for name in TOPIC_METRICS]
-    service += [(name, "gauge", "schedule") for name in SCHEDULE_METRICS]
-    service.append((AGGREGATION_WORKERS[0], "gauge", ""))
-    service += [(name, "gauge", "store") for name in STORE_GAUGES]
-    service += [(f"{name}_total", "counter", "store") for name in STORE_COUNTERS]
-    service.append((GROUPS[0], "gauge", "state"))
-    service += [(name, "gauge", "") for name in (*GROUP_GAUGES, *BRIDGE_GAUGES)]
-    service.append((f"{BRIDGE_COUNTER[0]}_total", "counter", ""))
-    workers = [(each.full_name.removeprefix("resequencer_"), each.kind, ",".join(("slot", *each.labels))) for each in METRICS]
-    assert lines == [*service, *workers]
+    lines = re.findall(r"^((?:resequencer|process)_[a-z_]+) ([a-z]+)(?: ([a-z_,]+))?$", page, re.MULTILINE)
+    assert lines == [(each.name, each.kind, ",".join(each.labels)) for each in known_families() if each.instead is None]
+
+
+def test_the_contract_has_what_replaces_each_deprecated_metric_and_one_meaning_for_each_label():
+    page = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8").partition("\n## 20. ")[2].partition("\n## ")[0]
+    rows = re.findall(
+        r"^\| `(resequencer_[a-z_]+)(?:\{([a-z_,]+)\})?` \| `(resequencer_[a-z_]+)(?:\{([a-z_,]+)\})?` \|", page, re.MULTILINE
+    )
+    known = {each.name: each for each in known_families()}
+    of_own = {name: ",".join(label for label in each.labels if label != "slot") for name, each in known.items()}
+    deprecated = [each for each in known.values() if each.instead is not None]
+    assert rows == [(each.name, of_own[each.name], each.instead, of_own[each.instead]) for each in deprecated]
+    labels = re.findall(r"^\| `([a-z_]+)` \| [A-Za-z]", page, re.MULTILINE)
+    assert sorted(labels) == sorted({label for each in known.values() if each.instead is None for label in each.labels})
+
+
+UNITS = ("_seconds", "_bytes", "_offset", "_offsets", "_info", "_total")
+OTHER_UNITS = re.compile(r"_(ms|milliseconds|minutes|minute|hours|days|kb|mb|percent|millis|kib|mib)(_|$)")
+MEASURED = re.compile(r"_(lag|age|duration|time|timestamp|bytes|size|latency)(_|$)")
+
+
+def test_names_and_labels_keep_the_conventions_of_prometheus():
+    """https://prometheus.io/docs/practices/naming: base units in the name, `_total` on counters alone, no type, no label."""
+    for each in known_families():
+        if each.instead is not None:
+            continue
+        assert re.fullmatch(r"(resequencer|process)_[a-z]+(_[a-z]+)*", each.name)
+        assert each.name.endswith("_total") == (each.kind == "counter"), each
+        assert not OTHER_UNITS.search(each.name), each
+        assert not MEASURED.search(each.name) or each.name.endswith(UNITS), each
+        assert each.kind != "histogram" or each.name.endswith("_seconds"), each
+        assert not each.name.endswith(("_count", "_sum", "_bucket", "_gauge", "_counter", "_histogram")), each
+        assert not any(f"_by_{label}" in each.name for label in each.labels), each
+
+
+def test_what_each_process_that_runs_uses_is_shown_with_its_name():
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    runs = report(Identity(os.getppid(), "local.conf", NOW, worker_process_id=os.getpid()), State.READY, None, NOW)
+    delivery = DeliveryStatus((SideStatus(0, os.getpid(), None), SideStatus(1, ended.pid, None), SideStatus(2, None, "why")))
+    collector = ServiceCollector(lambda: service_of(runs), find_delivery=lambda: delivery)
+    found = [each for each in text_of(collector).splitlines() if each.startswith("process_resident_memory_bytes{")]
+    assert {each.partition(" ")[0] for each in found} == {
+        f'process_resident_memory_bytes{{process="{name}"}}' for name in ("console", "supervisor", "worker-0", "delivery-0")
+    }
+    assert all(float(each.partition(" ")[2]) > 1e6 for each in found)
+
+
+def test_no_label_of_ours_has_a_space():
+    deprecated = {each.name for each in known_families() if each.instead is not None}
+    reports = [msgspec.structs.replace(full_report(slot, len(State)), state=state) for slot, state in enumerate(State)]
+    found = samples_of(service_of(*reports))
+    values = {value for (name, labels) in found if name not in deprecated for _, value in labels}
+    assert "storage-unavailable" in values
+    assert not [each for each in values if not re.fullmatch(r"[A-Za-z0-9_.+-]+", each)]
 
 
 @pytest.mark.slow
@@ -266,19 +292,30 @@ def test_the_distances_of_the_archive_are_shown_by_partition_also_while_no_worke
 def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
     workers = tuple(SideStatus(slot, 1, problem) for slot, problem in enumerate((None, None, "the ledger is away")))
     more = {"failed": 4, "held_units": 2, "retries": (("limit", 6),), "stalled_jobs": 1, "missing_jobs": 2, "unread_ms": 1_500}
+    more["backlog"] = make_backlog(3, "2026-03-28T17:59:00Z", None)
     gates = (
         GateStatus("tracker", True, 3, **more),
         GateStatus("bank", False, 7, "503", "2026-03-28T18:00Z", "2026-03-28T18:01Z"),
     )
+    backlog = make_backlog(1, "2026-03-28T18:00:00Z", 0.0)
     partitions = (
         DeliveredPartition("T-0", 5, 9, 3, blocked=2, oldest_at="2026-03-28T18:00:02Z", pause="full"),
-        DeliveredPartition("T-1", 1, 2, 1, oldest_at="2026-03-28T18:00:01.500Z"),
+        DeliveredPartition("T-1", 1, 2, 1, oldest_at="2026-03-28T18:00:01.500Z", backlog=backlog),
         DeliveredPartition("T-2", 1, 1, 0),
         DeliveredPartition("T-g-retry-1-0", 0, 0, 0, problem="no right"),
     )
     direct = (DirectStatus("mail", "503", "2026-03-28T18:00Z", "2026-03-28T18:01Z", partitions=partitions), DirectStatus("fax"))
-    known = DeliveryStatus(workers, gates, direct)
+    calls = (ReceiverCalls("tracker", {"2xx": 3, "broken": 1}, HistogramReport((0.5,), (3, 4), 7.5), 1),)
+    known = DeliveryStatus(workers, gates, direct, calls=calls)
     shown = {
+        'resequencer_delivery_oldest_undelivered_timestamp_seconds{receiver="tracker"} 1.77472074e+09',
+        'resequencer_delivery_oldest_undelivered_timestamp_seconds{receiver="mail"} 1.7747208e+09',
+        'resequencer_delivery_calls_total{answer="2xx",process="delivery-1",receiver="tracker"} 3.0',
+        'resequencer_delivery_calls_total{answer="broken",process="delivery-1",receiver="tracker"} 1.0',
+        'resequencer_delivery_call_seconds_bucket{le="0.5",process="delivery-1",receiver="tracker"} 3.0',
+        'resequencer_delivery_call_seconds_bucket{le="+Inf",process="delivery-1",receiver="tracker"} 4.0',
+        'resequencer_delivery_call_seconds_count{process="delivery-1",receiver="tracker"} 4.0',
+        'resequencer_delivery_call_seconds_sum{process="delivery-1",receiver="tracker"} 7.5',
         'resequencer_delivery_gate_open{receiver="mail"} 0.0',
         'resequencer_delivery_gate_open{receiver="fax"} 1.0',
         'resequencer_delivery_topic_lag_offsets{receiver="mail",topic="T"} 5.0',
@@ -322,6 +359,8 @@ def test_schedules_are_shown_and_what_is_not_known_of_them_is_absent():
         'resequencer_schedule_overdue_tick_timestamp_seconds{schedule="monthly"} 1.7723232e+09',
         'resequencer_schedule_requests{schedule="end-of-day"} 9.0',
         'resequencer_schedule_requests{schedule="monthly"} 0.0',
+        'resequencer_schedule_requests_made_total{schedule="end-of-day"} 9.0',
+        'resequencer_schedule_requests_made_total{schedule="monthly"} 0.0',
         'resequencer_schedule_ticks_waiting{schedule="end-of-day"} 2.3',
     }
 
@@ -358,6 +397,7 @@ def test_stores_and_groups_are_shown_and_what_cannot_be_read_is_absent(tmp_path)
     reported = {
         "resequencer_aggregation_workers_running 1.0",
         'resequencer_aggregation_store_stands_still{store="payments"} 1.0',
+        'resequencer_aggregation_lag_offsets{store="payments"} 5.0',
         'resequencer_aggregation_commands_behind{store="payments"} 5.0',
         'resequencer_aggregation_commands_applied_total{store="payments"} 9.0',
         'resequencer_aggregation_completions_total{store="payments"} 2.0',
@@ -368,15 +408,19 @@ def test_stores_and_groups_are_shown_and_what_cannot_be_read_is_absent(tmp_path)
         lines = TestClient(application).get("/metrics").text.splitlines()
         return {line for line in lines if line.startswith(("resequencer_aggregation_", "resequencer_groups"))}
 
+    reported.add("resequencer_groups_readable 0.0")
     assert shown() == reported
     groups.watch.refresh()
     read = {
+        "resequencer_groups_readable 1.0",
         'resequencer_groups{state="complete"} 1.0',
         'resequencer_groups{state="open"} 2.0',
         "resequencer_groups_with_problems 1.0",
         "resequencer_groups_oldest_open_timestamp_seconds 1.7747400e+09",
     }
-    assert {line.replace("1.77474e+09", "1.7747400e+09") for line in shown()} == reported | read
+    assert {line.replace("1.77474e+09", "1.7747400e+09") for line in shown()} == (
+        reported - {"resequencer_groups_readable 0.0"}
+    ) | read
     groups.watch._close_view()
     stage.is_away = True
     groups.watch.refresh()

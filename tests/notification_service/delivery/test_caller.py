@@ -20,7 +20,7 @@ from harness.receivers import receiver
 from harness.waiting import async_wait_until, pause_at_random
 from httpcore._backends.auto import AutoBackend
 
-from notification_service.delivery.caller import Caller, retry_after_ms
+from notification_service.delivery.caller import Caller, CallTally, retry_after_ms
 from notification_service.delivery.core.answers import Answer, NoAnswer, Trouble
 from notification_service.delivery.core.jobs import Claim, Tries
 from notification_service.delivery.settings import Step
@@ -184,6 +184,22 @@ def test_it_says_who_it_is(call: Callable[..., Any]) -> None:
 def test_a_redirect_is_an_answer_and_is_not_followed(call: Callable[..., Any]) -> None:
     assert call(key="away").status == 302
     assert len(Called.requests) == 1
+
+
+def test_calls_are_counted_by_what_they_led_to_with_how_long_they_took(server: ThreadingHTTPServer) -> None:
+    """Each answer has its 0 before the first call."""
+    tally = CallTally()
+    assert set(tally.answers.values()) == {0}
+    caller = Caller(receiver(url=f"http://127.0.0.1:{server.server_address[1]}/base"), tally=tally)
+
+    async def run() -> None:
+        for key in ("uow-1", "uow-2", "away", "break"):
+            await caller.call(Claim(**{**CLAIM, "key": key}))
+        await caller.close()
+
+    asyncio.run(run())
+    assert {answer: count for answer, count in tally.answers.items() if count} == {"5xx": 2, "3xx": 1, "broken": 1}
+    assert tally.durations.report().counts[-1] == 4
 
 
 def test_of_a_long_body_the_beginning_is_read(call: Callable[..., Any]) -> None:

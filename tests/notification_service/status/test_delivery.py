@@ -3,16 +3,22 @@
 import os
 from pathlib import Path
 
+import msgspec
+
+from guardian.metrics import HistogramReport
 from notification_service.delivery.core.backlog import make_backlog
 from notification_service.delivery.core.jobs import Pause
 from notification_service.status.delivery import (
     DeliveredPartition,
     DeliveryReport,
+    DeliveryStatus,
     DirectStatus,
     GateStatus,
+    ReceiverCalls,
     ScheduleStatus,
     delivery_file,
     delivery_lines,
+    delivery_notes,
     find_delivery,
 )
 from resequencer.clock import instant_of
@@ -40,6 +46,14 @@ def test_a_schedule_that_waits_says_why(tmp_path: Path) -> None:
     assert line.endswith(f"tick {TICK} is due and not done; no release of lookups")
 
 
+def test_the_calls_of_each_worker_are_kept_apart_because_their_counts_begin_with_it(tmp_path: Path) -> None:
+    calls = ReceiverCalls("tracker", {"2xx": 3}, HistogramReport((1.0,), (2, 3), 4.5))
+    for slot in (0, 2):
+        delivery_file(tmp_path, slot).write(DeliveryReport(os.getpid(), 7, AT, calls=(calls,)))
+    found = find_delivery(tmp_path, os.getpid(), 3, instant_of(AT)).calls
+    assert found == (calls, msgspec.structs.replace(calls, slot=2))
+
+
 def test_a_receiver_whose_job_lacks_a_part_of_its_source_says_so(tmp_path: Path) -> None:
     delivery_file(tmp_path, 0).write(DeliveryReport(os.getpid(), 7, AT, gates=(GateStatus("tracker", True, 3, missing_jobs=1),)))
     (line,) = delivery_lines(find_delivery(tmp_path, os.getpid(), 1, instant_of(AT)))[1:]
@@ -59,6 +73,32 @@ def test_a_backlog_says_since_when_the_oldest_waits_and_when_all_is_delivered(tm
         f"receiver growing: open, 600 waiting, the oldest since {TICK}, +0.5 per second, done in: unknown",
         "receiver empty: open, 0 waiting",
     ]
+
+
+def noted(
+    *, shut_since: str | None = None, count: int = 600, oldest_at: str | None = None, rate: float | None = None
+) -> list[str]:
+    """Return the notes of a receiver of the ledger, and of one of topics with the same backlog."""
+    backlog = make_backlog(count, oldest_at, rate)
+    gate = GateStatus("bank", shut_since is None, count, "HTTP 503: Anna Muster", shut_since, AT, backlog=backlog)
+    direct = DirectStatus(
+        "mail", "HTTP 503", shut_since, AT, partitions=(DeliveredPartition("T-0", 0, count, 0, backlog=backlog),)
+    )
+    return delivery_notes(DeliveryStatus(gates=(gate,), direct=(direct,)), instant_of(AT))
+
+
+def test_a_receiver_that_gets_nothing_for_long_or_falls_behind_is_noted_without_what_it_answered() -> None:
+    minutes_ago, hours_ago = "2026-03-28T17:50:00.000Z", "2026-03-28T15:59:00.000Z"
+    assert noted(shut_since=minutes_ago) == [
+        f"receiver bank gets nothing since {minutes_ago}; undelivered: 600 rows",
+        f"receiver mail gets nothing since {minutes_ago}; undelivered: 600 offsets",
+    ]
+    assert noted(oldest_at=minutes_ago, rate=0.5)[0].startswith(
+        "receiver bank falls behind; undelivered: 600 rows, the oldest since"
+    )
+    assert len(noted(oldest_at=hours_ago, rate=-2.0)) == 2
+    assert noted(shut_since=TICK) == noted(oldest_at=TICK, rate=0.5) == noted(oldest_at=minutes_ago, rate=-2.0) == []
+    assert noted(shut_since=hours_ago, count=0) == []
 
 
 def test_the_backlog_of_a_receiver_of_topics_is_that_of_the_partitions_of_all_workers(tmp_path: Path) -> None:
