@@ -129,6 +129,8 @@ def overview_routes(console: Console) -> list[Route]:
             ("Waiting units", "waiting", Adds.HIGHEST),
             ("Dead letters", "dead_letters", Adds.COUNT),
         ]
+        if console.ledger is not None or console.sources.direct_receivers:
+            drawn.insert(2, ("Calls that receivers accepted per second", "delivered", Adds.RATE))
         charts = [history_chart(title, minutes, column, adds, hours, now) for title, column, adds in drawn]
         return console.page(
             request,

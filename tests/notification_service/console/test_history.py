@@ -10,8 +10,10 @@ import pytest
 from harness.service_under_test import BEGINNING, FakeClock
 from harness.steady import steady
 
+from guardian.metrics import HistogramReport
 from notification_service.console.history import History, Minute
 from notification_service.console.overview import Adds, history_chart
+from notification_service.status.delivery import ReceiverCalls
 from notification_service.status.report import PartitionStatus, State, StatusReport, Units
 from notification_service.status.service_report import ServiceReport, service_report
 from resequencer.clock import SteadyClock, instant_text
@@ -165,6 +167,26 @@ def test_a_backlog_that_nothing_reads_has_no_estimate(history: History) -> None:
     speed = history.speed(9)
     assert speed is not None
     assert speed.backlog_seconds is None
+
+
+def test_what_receivers_accepted_is_added_up_over_restarts_of_their_workers(history: History, tmp_path: Path) -> None:
+    none = HistogramReport((), (), 0.0)
+    for number, accepted in enumerate((100, 103, 2, 7)):
+        calls = [ReceiverCalls("bank", {"2xx": accepted, "5xx": 9}, none, slot) for slot in range(2)]
+        history.add(service(BEGINNING + number * 1_000, 0), BEGINNING + number * 1_000, calls)
+    assert [each.delivered for each in history.minutes(0)] == [2 * (3 + 2 + 5)]
+    history.add(service(BEGINNING + MINUTE, 0), BEGINNING + MINUTE)
+    assert [each.delivered for each in History(tmp_path, TRUSTED).minutes(0)] == [20]
+
+
+def test_the_minutes_of_the_version_before_are_kept(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "console-history.db")) as connection, connection:
+        columns = "records, notifications, dead_letters, waiting, lag"
+        typed = ", ".join(f"{each} INTEGER NOT NULL" for each in columns.split(", "))
+        connection.execute(f"CREATE TABLE minutes (minute INTEGER PRIMARY KEY, {typed})")
+        connection.execute("INSERT INTO minutes VALUES (?, 1, 2, 3, 4, 5)", (BEGINNING,))
+        connection.execute("PRAGMA user_version = 1")
+    assert History(tmp_path, TRUSTED).minutes(0) == [Minute(BEGINNING, 1, 2, 3, 4, 5, 0)]
 
 
 NOW = BEGINNING - BEGINNING % HOUR + HOUR - 1
