@@ -30,7 +30,7 @@ from benchmarks._worker import UNIT_STATE, commit, override, serving, waiting
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.storages import storage_kind
 from notification_service.console.sources import Sources
-from notification_service.console.waiting import WaitingFilter, WaitingUnits
+from notification_service.console.waiting.units import WaitingFilter, WaitingUnits
 from notification_service.supervision.system_clock import SystemClock
 from resequencer.record import Partition
 from resequencer.storage_port import UnitChange

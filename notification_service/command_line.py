@@ -176,6 +176,7 @@ def parse(argv: Sequence[str]) -> Namespace:
     parser = ArgumentParser(
         "resequencer", description="Puts the events of a payment back in order and sends its status notifications."
     )
+    parser.add_argument("--version", action="version", version=_find_version() if "--version" in argv else "")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
         each = commands.add_parser(name, help=command.summary, description=command.summary, allow_abbrev=False)
@@ -185,3 +186,9 @@ def parse(argv: Sequence[str]) -> Namespace:
             each.add_argument("--json", action="store_true", help="print JSON")
             command.add_arguments(each)
     return parser.parse_args([*one_by_one(argv)])
+
+
+def _find_version() -> str:
+    from importlib import metadata  # Takes as long as all other modules of a command.
+
+    return f"resequencer {metadata.version('resequencer')}"

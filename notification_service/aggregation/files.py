@@ -1,7 +1,7 @@
 """A store in files. Values and the offset of the commands are one transaction of SQLite; output follows as numbered lines."""
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -42,6 +42,8 @@ _FIND_ALL = """
 """One query for many values. A query for each would take four times as long."""
 
 _BUSY_SECONDS = 5.0
+_MAX_CHANGED = 50_000
+"""Of more keys it is cheaper to read all."""
 
 
 class Progress(NamedTuple):
@@ -67,6 +69,7 @@ class ValuesFile:
         self.is_damaged = False
         self._is_copy = is_copy
         self._connection: sqlite3.Connection | None = None
+        self._changed: set[str] | None = None
 
     def find(self, slot: Slot) -> Stored | None:
         with self._translated():
@@ -123,6 +126,11 @@ class ValuesFile:
         """Return what was written to be published, by ascending number."""
         return self._rows("SELECT number, body FROM pending WHERE partition = ? ORDER BY number", partition)
 
+    def take_changed(self) -> Collection[str] | None:
+        """Return the keys whose values this object has written since the last call; None if these are unknown or too many."""
+        changed, self._changed = self._changed, set()
+        return changed
+
     @contextmanager
     def writing(self) -> Iterator["Writing"]:
         """Run a transaction; what raises in it is rolled back."""
@@ -130,7 +138,7 @@ class ValuesFile:
             connection = self._opened()
             connection.execute("BEGIN IMMEDIATE")
             try:
-                yield Writing(connection)
+                yield Writing(connection, self._note_changed)
                 connection.execute("COMMIT")
             except BaseException:
                 with suppress(sqlite3.Error):
@@ -140,6 +148,7 @@ class ValuesFile:
     def clear(self) -> None:
         """Delete the file, and begin with an empty one."""
         self.close()
+        self._changed = None
         try:
             for suffix in ("", "-wal", "-shm"):
                 self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
@@ -152,6 +161,12 @@ class ValuesFile:
         if connection is not None:
             with suppress(sqlite3.Error):
                 connection.close()
+
+    def _note_changed(self, slots: Iterable[Slot]) -> None:
+        if self._changed is not None:
+            self._changed.update(slot.key for slot in slots)
+            if len(self._changed) > _MAX_CHANGED:
+                self._changed = None
 
     def _rows(self, sql: str, *values: object) -> list[tuple]:  # type: ignore[type-arg]
         with self._translated():
@@ -204,11 +219,13 @@ class ValuesFile:
 class Writing:
     """One transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, on_put: Callable[[Iterable[Slot]], None]) -> None:
         self._connection = connection
+        self._on_put = on_put
 
     def put(self, changes: Mapping[Slot, Stored | None]) -> None:
         """Write values; None deletes one."""
+        self._on_put(changes)
         written = [(*slot, each.body, each.due, _checksum(slot, each)) for slot, each in changes.items() if each is not None]
         deleted = [slot for slot, stored in changes.items() if stored is None]
         written.sort()  # Neighbours are on one page, which is then written once.

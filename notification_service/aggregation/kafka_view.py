@@ -1,6 +1,6 @@
 """The view of a store on topics: reads the values' topic into files of its own."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from heapq import merge
 from pathlib import Path
 
@@ -32,6 +32,9 @@ class CopiedView:
     def refresh(self, key: str | None = None) -> None:
         """Do nothing."""
 
+    def take_changed(self) -> Collection[str] | None:
+        return None
+
     def find(self, key: str) -> Stored | None:
         return self._views[number_of(key, len(self._views))].find(key) if self._views else None
 
@@ -57,6 +60,11 @@ class TopicView(CopiedView):
     def refresh(self, key: str | None = None) -> None:
         for number in self._files if key is None else [number_of(key, len(self._files))]:
             self._restoring.restore(number, self._files[number])
+
+    def take_changed(self) -> Collection[str] | None:
+        found = [each.take_changed() for each in self._files.values()]
+        known = [each for each in found if each is not None]
+        return {key for each in known for key in each} if len(known) == len(found) else None
 
     def close(self) -> None:
         self._restoring.close()

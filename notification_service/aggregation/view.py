@@ -1,6 +1,6 @@
 """Reads the values of a store from outside of its workers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 from notification_service.aggregation.core import Slot, Stored
@@ -14,6 +14,10 @@ class StoreView(Protocol):
 
     def refresh(self, key: str | None = None) -> None:
         """Look at what there is now; with `key` it is enough to know the values of that key."""
+        ...
+
+    def take_changed(self) -> Collection[str] | None:
+        """Return the keys of which `refresh` has read something since the last call; None: any may have changed."""
         ...
 
     def find(self, key: str) -> Stored | None:
@@ -40,6 +44,9 @@ class FileView:
 
     def refresh(self, key: str | None = None) -> None:
         """Do nothing: the file is always read as it is."""
+
+    def take_changed(self) -> None:
+        """Return None: another process writes the file."""
 
     def find(self, key: str) -> Stored | None:
         return self._file.find(Slot(key)) if self._path.exists() else None

@@ -32,7 +32,7 @@ from notification_service.console.find_unit import (
 )
 from notification_service.console.sources import Sources
 from notification_service.console.unit_story import UnitStory
-from notification_service.console.waiting import WaitingUnit
+from notification_service.console.waiting.units import WaitingUnit
 from notification_service.payments.envelope import DataEnvelope
 from notification_service.simulator.verify.story import Step, StepKind
 from notification_service.status.report import UnitWait

@@ -39,7 +39,9 @@ from notification_service.console.overview import (
     worker_routes,
 )
 from notification_service.console.region_pages import region_operations, region_routes
-from notification_service.console.unit_pages import find_operations, find_routes, unit_operations, unit_routes, waiting_routes
+from notification_service.console.unit_pages import find_operations, find_routes, unit_operations, unit_routes
+from notification_service.console.waiting.bulk_orders import bulk_order_routes
+from notification_service.console.waiting.pages import waiting_routes
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable
 
@@ -135,6 +137,7 @@ def routes_of(console: Console) -> list[Route]:
         *find_routes(console),
         *dead_letter_routes(console),
         *order_routes(console),
+        *bulk_order_routes(console),
         *partition_routes(console),
         *delivery_routes(console),
         *group_routes(console),

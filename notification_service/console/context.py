@@ -1,14 +1,17 @@
 """What all pages and operations share: the console itself, how its pages are made, and how a request is read and answered."""
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args
+from urllib.parse import urlencode
 
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup, escape
 from msgspec import Meta
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -23,7 +26,7 @@ from notification_service.console.find_unit import called_text, relative_text
 from notification_service.console.groups import Groups
 from notification_service.console.history import History, Peers, Sampler
 from notification_service.console.sources import SharedViews, Sources
-from notification_service.console.waiting import WaitingUnits
+from notification_service.console.waiting.units import WaitingUnits
 from notification_service.events.identifiers import shown
 from resequencer.clock import Clock, Instant, instant_of, instant_text
 from resequencer.printable import counted, duration_text, printable
@@ -45,9 +48,11 @@ def make_templates(clock: Clock) -> Jinja2Templates:
     environment.filters |= {
         "visible": printable,
         "counted": counted,
-        "number": lambda value: f"{value:,}".replace(",", "\N{NO-BREAK SPACE}"),
+        "number": "{:,}".format,
         "instant": instant_shown,
-        "with_instants": lambda text: _ISO_INSTANT.sub(lambda found: instant_shown(found[0]), text),
+        "time": time_shown,
+        "with_instants": lambda text: Markup(_ISO_INSTANT.sub(lambda found: time_shown(found[0]), str(escape(text)))),  # noqa: S704
+        "since": lambda at: age_shown(at, clock.now()),
         "age": lambda at: duration_text(clock.now() - (instant_of(at) if isinstance(at, str) else at)),
         "relative": lambda at: relative_text(instant_of(at) if isinstance(at, str) else at, clock.now()),
         "duration": duration_text,
@@ -64,6 +69,24 @@ def instant_shown(at: Instant | str) -> str:
         return instant_text(instant_of(at) if isinstance(at, str) else at).replace("T", " ")[:19]
     except ValueError:
         return printable(str(at))
+
+
+def time_shown(at: Instant | str) -> Markup:
+    """Return an instant for the text of a page, in UTC. The script adds the reader's time beside it."""
+    try:
+        exact = instant_text(instant_of(at) if isinstance(at, str) else at)
+    except ValueError:
+        return escape(instant_shown(at))
+    return Markup('<time datetime="{}">{}</time>').format(exact, instant_shown(at))
+
+
+def age_shown(at: Instant | str, now: Instant) -> Markup:
+    """Return for how long something lasts. The script keeps it right while the page is open; its tooltip has the instant."""
+    began = instant_of(at) if isinstance(at, str) else at
+    title = f"since {instant_shown(began)} UTC"
+    return Markup('<time datetime="{}" data-age title="{}">{}</time>').format(
+        instant_text(began), title, duration_text(now - began)
+    )
 
 
 def rate_text(per_second: float) -> str:
@@ -111,6 +134,7 @@ class Console:
         self.sampler = Sampler(sources, self.history, has_approval=bool(settings.approval))
         self.waiting = WaitingUnits(sources)
         self.peers = Peers(settings.peers, settings.peers_token, sources.clock)
+        self._version = metadata.version("resequencer")
         self._templates: Jinja2Templates = make_templates(sources.clock)
         self.ledger = None if sources.open_ledger is None else sources.open_ledger()
         self.groups = None if sources.groups is None else Groups(sources.groups, sources.clock)
@@ -121,6 +145,7 @@ class Console:
         """Render a page for the person who asks."""
         identity = identity_of(request)
         shown |= {"identity": identity, "now": self.sources.clock.now(), "form_token": lambda: self.tokens.make(identity)}
+        shown["version"] = self._version
         return self._templates.TemplateResponse(request, template, shown, status_code=status)
 
     @contextmanager
@@ -259,6 +284,59 @@ def read_query(request: Request, wanted: type[Taken]) -> Taken:
     if nulls:  # The conversion takes the word `null` for no value.
         raise _bad(f"{nulls[0]} is {shown(given[nulls[0]])}; leave it out if you do not ask for it")
     return taken
+
+
+def known_parameters(request: Request, *known: str) -> Mapping[str, str]:
+    """Return the parameters of a page; one that is not given is empty.
+
+    Raises HTTPException (400) if one is unknown or given twice: a filter that is not applied would mislead.
+    """
+    given = dict.fromkeys(known, "")
+    for name, value in request.query_params.multi_items():
+        if name not in given:
+            raise _bad(f"the parameter {shown(name)} is unknown, its value is {shown(value)}; known are: {', '.join(known)}")
+        if given[name]:
+            raise _bad(f"the parameter {name} is given twice")
+        given[name] = value
+    return given
+
+
+class PageNumber(NamedTuple):
+    """A page of a list by its number, from 1, with `size` rows; `url` makes the address of a page with this number."""
+
+    number: int
+    size: int
+    url: Callable[[int], str]
+
+    @property
+    def first(self) -> int:
+        """The number of the first row, from 1."""
+        return (self.number - 1) * self.size + 1
+
+    @property
+    def end(self) -> int:
+        """How many rows there are up to the end of this page."""
+        return self.number * self.size
+
+    @property
+    def previous(self) -> str | None:
+        return self.url(self.number - 1) if self.number > 1 else None
+
+    def next_of(self, matching: int) -> str | None:
+        """The address of the next page, None behind the last of `matching` rows, and behind the last page that there is."""
+        return self.url(self.number + 1) if matching > self.end and self.number < _MAX_PAGE else None
+
+
+_MAX_PAGE = 100
+
+
+def read_page_number(text: str, size: int, path: str, given: Mapping[str, str]) -> PageNumber:
+    """Return the page. `given` are the other parameters. Raises HTTPException (400) if it is no number of a page."""
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 4 else 0 if text else 1
+    if not 0 < number <= _MAX_PAGE:
+        raise _bad(f"page is {shown(text)}; expected: a number from 1 to {_MAX_PAGE}")
+    kept = {name: value for name, value in given.items() if value}
+    return PageNumber(number, size, lambda other: f"{path}?{urlencode({**kept, 'page': other})}")
 
 
 def read_body(request: Request, wanted: type[Taken]) -> Taken:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from http import HTTPStatus
 from typing import Annotated, Literal, NamedTuple
+from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Meta
@@ -37,9 +38,12 @@ from notification_service.console.context import (
     change_of,
     form_route,
     identity_of,
+    known_parameters,
     read_form,
+    read_page_number,
     reason_of,
 )
+from notification_service.console.csv_files import csv_answer, time_cell
 from notification_service.console.dead_letters import (
     MAX_SHOWN,
     DeadLetterAnswer,
@@ -48,6 +52,7 @@ from notification_service.console.dead_letters import (
     Filter,
     OneDeadLetter,
     OutcomesAnswer,
+    all_rows,
     answer_about,
     error_for,
     find_dead_letter,
@@ -164,9 +169,19 @@ class _DeadLetters:
         """Whether an edit is only proposed, and sent when a second person approves it."""
         return EDIT in self._console.settings.approval
 
-    def list(self, request: Request, wanted: Filter) -> DeadLetterList:
+    def list(self, request: Request, wanted: Filter, limit: int = MAX_SHOWN) -> DeadLetterList:
         with self._opened(request, receiver=wanted.receiver) as store:
-            return list_for(identity_of(request), list_dead_letters(store, wanted, self._console.sources.clock.now()))
+            return list_for(
+                identity_of(request), list_dead_letters(store, wanted, self._console.sources.clock.now(), limit=limit)
+            )
+
+    def rows(self, request: Request, wanted: Filter) -> Iterator[Sequence[object]]:
+        """Yield the cells of all that match, the oldest first, with the errors that this person may see."""
+        identity = identity_of(request)
+        with self._opened(request, receiver=wanted.receiver) as store:
+            for each in all_rows(store, wanted, self._console.sources.clock.now()):
+                error = error_for(identity, each.reason, each.error)
+                yield each.number, each.state, each.reason, each.unit, time_cell(each.dead_at), each.position, error
 
     def list_marked(self, request: Request, numbers: Sequence[str]) -> DeadLetterList:
         """Return those of these numbers that are there."""
@@ -284,6 +299,10 @@ class _DeadLetters:
         return open_dead_letters_for(self._console.sources, identity_of(request), *numbers, receiver=receiver)
 
 
+_ROWS = 100
+_COLUMNS = ("number", "state", "reason", "unit", "dead_since", "position", "error")
+
+
 class _OnePage:
     """The page of one dead letter, and what its form for edits does."""
 
@@ -353,18 +372,27 @@ def dead_letter_routes(console: Console) -> list[Route]:
     one = _OnePage(console, ours)
 
     def overview(request: Request) -> Response:
-        wanted = _filter(request.query_params)
+        given = known_parameters(request, *Filter._fields, "page")
+        wanted = _filter(given)
+        page = read_page_number(given["page"], _ROWS, "/dead-letters", wanted.given)
+        found = ours.list(request, wanted, page.end)
         return console.page(
             request,
             "dead_letters.html",
-            found=ours.list(request, wanted),
+            found=found._replace(rows=found.rows[page.first - 1 :]),
+            page=page,
             wanted=wanted,
+            file=f"/dead-letters.csv?{urlencode(wanted.given)}",
             reasons=[each.value for each in DeadLetterReason],
             states=STATES,
             receivers=console.sources.direct_receivers,
             parameters=wanted.given,
             short=short_number if wanted.receiver is None else str,
         )
+
+    def listed(request: Request) -> Response:
+        wanted = _filter(known_parameters(request, *Filter._fields))
+        return csv_answer("dead-letters", _COLUMNS, ours.rows(request, wanted))
 
     def saved(read: Callable[[Request, str], bytes], name: str) -> Callable[[Request], Response]:
         return lambda request: _saved(read(request, request.query_params.get("number", "")), name)
@@ -402,6 +430,7 @@ def dead_letter_routes(console: Console) -> list[Route]:
     value, proposed_value = saved(ours.value, "dead-letter-value"), saved(ours.proposed_value, "proposed-value")
     return [
         route("/dead-letters", overview, name="dead-letters"),
+        route("/dead-letters.csv", listed, name="dead-letters-csv"),
         route("/dead-letters/confirm", confirm, needs=Role.OPERATOR, name="confirm-dead-letters"),
         route("/dead-letters/decide", decide, needs=Role.OPERATOR, name="decide-dead-letters", tokens=console.tokens),
         route("/dead-letter", one.show, name="dead-letter"),

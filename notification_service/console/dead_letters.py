@@ -30,7 +30,7 @@ from resequencer.clock import Instant, instant_text
 from resequencer.dead_letter import DeadLetterReason
 
 MAX_SHOWN = 500
-"""How many dead letters one page shows: the last ones. Filters find the others."""
+"""How many dead letters one answer lists: the last ones. Filters find the others."""
 
 
 MAX_DECIDED = 50_000
@@ -82,7 +82,7 @@ class Row(NamedTuple):
 
 
 class DeadLetterList(NamedTuple):
-    """The last rows that match, the newest first, how many match, and all by state and by reason (of new ones)."""
+    """Rows that match, the newest first, how many match, and all by state and by reason (of new ones)."""
 
     rows: tuple[Row, ...]
     matching: int
@@ -118,10 +118,10 @@ def open_dead_letters_for(
 
 
 def list_dead_letters(
-    store: DeadLetterStore, wanted: Filter, now: Instant, numbers: Container[str] | None = None
+    store: DeadLetterStore, wanted: Filter, now: Instant, numbers: Container[str] | None = None, limit: int = MAX_SHOWN
 ) -> DeadLetterList:
-    """Read all dead letters, one at a time in memory. With `numbers` only these match."""
-    rows: deque[Row] = deque(maxlen=MAX_SHOWN)
+    """Read all dead letters, one at a time in memory, and return the last `limit` that match. With `numbers` only these match."""
+    rows: deque[Row] = deque(maxlen=limit)
     by_state, by_reason = Counter[str](), Counter[str]()
     matching = 0
     for stored, state in _with_states(store, now):
@@ -132,6 +132,11 @@ def list_dead_letters(
             matching += 1
             rows.appendleft(_row(stored, state))
     return DeadLetterList(tuple(rows), matching, by_state, by_reason, store.where)
+
+
+def all_rows(store: DeadLetterStore, wanted: Filter, now: Instant) -> Iterator[Row]:
+    """Yield all rows that match, the oldest first."""
+    return (_row(stored, state) for stored, state in _with_states(store, now) if wanted.matches(stored, state))
 
 
 def matching_numbers(store: DeadLetterStore, wanted: Filter, now: Instant) -> list[str]:

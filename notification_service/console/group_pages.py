@@ -3,7 +3,7 @@
 Who sent a message, and what it is worth, needs the role `payments`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
@@ -25,9 +25,21 @@ from notification_service.aggregation.view import StoreView
 from notification_service.console.access.identity import Identity, Role
 from notification_service.console.access.layer import route
 from notification_service.console.completion_stream import EventStream, NoPlace, place_of, stream
-from notification_service.console.context import Because, Console, Operation, change_of, form_route, identity_of, reason_of
+from notification_service.console.context import (
+    Because,
+    Console,
+    Operation,
+    change_of,
+    form_route,
+    identity_of,
+    known_parameters,
+    read_page_number,
+    reason_of,
+)
+from notification_service.console.csv_files import MAX_ROWS, csv_answer, time_cell
 from notification_service.console.find import NOT_COUNTED, GroupsFound
 from notification_service.console.groups import GroupFilter, Groups, GroupsFreshness, GroupTotals
+from notification_service.console.sources import OLD_MS
 from notification_service.events.identifiers import shown
 from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError
@@ -208,11 +220,11 @@ def groups_of(console: Console) -> Groups:
     return console.groups
 
 
-def list_groups(console: Console, request: Request, wanted: GroupFilter, limit: int) -> ListedGroups:
-    """Return up to `limit` groups of a filter, as they are in the values now: the index may be some seconds older."""
+def list_groups(console: Console, request: Request, wanted: GroupFilter, limit: int, offset: int = 0) -> ListedGroups:
+    """Return up to `limit` groups of a filter behind `offset`, as they are now: the index may be some seconds older."""
     groups, identity = groups_of(console), identity_of(request)
     try:
-        found = groups.watch.find(wanted._replace(sees_parties=identity.may(Role.PAYMENTS)), limit)
+        found = groups.watch.find(wanted._replace(sees_parties=identity.may(Role.PAYMENTS)), limit, offset)
         with groups.watch.reading() as view:
             heads = [(key, head.body) for key in found.keys if (head := view.find(key)) is not None]
     except ResequencerError as error:
@@ -444,11 +456,9 @@ def _key(request: Request) -> str:
     return str(request.path_params["key"])
 
 
-_SHOWN = 200
+_SHOWN = 100
 _SHOWN_MEMBERS = 100
 _LONGEST = 256
-_OLD_MS = 15_000
-"""A view that is older gets a word of warning."""
 _PROBLEMS, _NEWEST = "problems", "newest"
 
 
@@ -456,10 +466,29 @@ def group_routes(console: Console) -> list[Route]:
     pages = _GroupPages(console)
     return [
         route("/groups", pages.list, name="groups"),
+        route("/groups.csv", pages.file, name="groups-csv"),
         route("/groups/{key}", pages.group, name="group"),
         route("/groups/{key}/closing", pages.closing, needs=Role.OPERATOR, name="closing-group"),
         form_route(console, "/groups/{key}/close", CloseBecause, partial(close_group, console), pages.closed),
     ]
+
+
+_AT_ONCE = 1_000
+_STATES = (*(each.value for each in GroupState), _PROBLEMS)
+_COLUMNS = (
+    *("key", "message_id", "initiating_party", "state", "total", "seen", "final", "missing"),
+    *("first_at", "last_at", "due_at", "problems"),
+)
+
+
+def _filter(given: Mapping[str, str]) -> GroupFilter:
+    """Raises HTTPException (400): The state or the order is none."""
+    for name, allowed in (("state", _STATES), ("order", (_NEWEST,))):
+        if given[name] not in ("", *allowed):
+            raise HTTPException(HTTPStatus.BAD_REQUEST, f"{name} is {shown(given[name])}; expected: {', '.join(allowed)}")
+    state, text = given["state"], given["text"].strip()[:_LONGEST]
+    is_newest_first = given["order"] == _NEWEST
+    return GroupFilter("" if state == _PROBLEMS else state, state == _PROBLEMS, text, is_newest_first=is_newest_first)
 
 
 class _GroupPages:
@@ -471,10 +500,11 @@ class _GroupPages:
         if groups is None:
             return console.page(request, "no_groups.html")
         freshness = groups.watch.look()
-        state, text, order = (request.query_params.get(each, "").strip()[:_LONGEST] for each in ("state", "text", "order"))
-        states = [each.value for each in GroupState]
-        wanted = GroupFilter(state if state in states else "", state == _PROBLEMS, text, is_newest_first=order == _NEWEST)
-        found = list_groups(console, request, wanted, _SHOWN)
+        given = known_parameters(request, "state", "text", "order", "page")
+        wanted = _filter(given)
+        kept = {name: given[name] for name in ("state", "text", "order")}
+        page = read_page_number(given["page"], _SHOWN, "/groups", kept)
+        found = list_groups(console, request, wanted, _SHOWN, page.first - 1)
         return console.page(
             request,
             "groups.html",
@@ -485,12 +515,32 @@ class _GroupPages:
             is_old=self._is_old(freshness.as_of),
             facts_unit=console.sources.facts_unit,
             stores=console.sources.find_aggregation(),
-            state=state,
-            states=[*states, _PROBLEMS],
-            text=text,
-            order=order,
+            state=given["state"],
+            states=_STATES,
+            text=wanted.text,
+            order=given["order"],
+            page=page,
+            query=urlencode({name: value for name, value in kept.items() if value}),
             kind_of=kind_of,
         )
+
+    def file(self, request: Request) -> Response:
+        groups_of(self._console).watch.look()
+        wanted = _filter(known_parameters(request, "state", "text", "order"))
+        return csv_answer("groups", _COLUMNS, self._rows(request, wanted))
+
+    def _rows(self, request: Request, wanted: GroupFilter) -> Iterator[Sequence[object]]:
+        for offset in range(0, MAX_ROWS + 1, _AT_ONCE):
+            found = list_groups(self._console, request, wanted, _AT_ONCE, offset)
+            for each in found.groups:
+                times = (time_cell(each.first_at), time_cell(each.last_at), time_cell(each.due_at))
+                counts = (each.total, each.members, each.final, each.missing)
+                names = (each.key, each.message_id, each.initiating_party, each.state.value)
+                yield *names, *counts, *times, "; ".join(each.problems)
+            if found.problem is not None:
+                yield (f"the list is not complete: {found.problem}",)
+            if len(found.groups) < _AT_ONCE:
+                return
 
     def group(self, request: Request) -> Response:
         console, key, after = self._console, _key(request), request.query_params.get("after", "")[:1_024]
@@ -526,4 +576,4 @@ class _GroupPages:
         return RedirectResponse(f"/groups/{quote(_key(request), safe='')}", HTTPStatus.SEE_OTHER)
 
     def _is_old(self, as_of: int | None) -> bool:
-        return as_of is not None and self._console.sources.clock.now() - as_of > _OLD_MS
+        return as_of is not None and self._console.sources.clock.now() - as_of > OLD_MS

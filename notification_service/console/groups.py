@@ -5,6 +5,7 @@ change since is not written again; so neither a page nor a refresh has all group
 made again at any time, so nothing of it is synced.
 """
 
+import json
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -108,25 +109,31 @@ class GroupIndex:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._connection: sqlite3.Connection | None = None
+        self._is_whole = False
 
     def refresh(self, view: StoreView) -> GroupTotals:
-        """Take over what differs. Called by one thread, with the view that this thread has refreshed.
+        """Take over what differs: of the keys that have changed, where the view knows them. Called by one thread, with the view
+        that this thread has refreshed.
 
         Raises:
             IndexUnusable: It cannot be written.
             The errors of the view.
         """
         with self._translated():
-            connection = self._opened()
-            after, heads = "", view.heads()
-            while piece := list(islice(heads, _AT_ONCE)):
-                _take(connection, piece, after)
-                after = piece[-1][0]
-            connection.execute("DELETE FROM known WHERE key > ?", (after,))
+            connection, changed = self._opened(), view.take_changed()
+            was_whole, self._is_whole = self._is_whole, False
+            if changed is not None and was_whole:
+                keys = sorted(changed)
+                for begin in range(0, len(keys), _AT_ONCE):
+                    _take_keys(connection, view, keys[begin : begin + _AT_ONCE])
+            else:
+                _take_all(connection, view)
+            self._is_whole = True
             return _totals(connection)
 
-    def find(self, wanted: GroupFilter, limit: int) -> Found:
-        """Return the first `limit` keys: what is not through, the oldest first; then the others, the latest change first.
+    def find(self, wanted: GroupFilter, limit: int, offset: int = 0) -> Found:
+        """Return up to `limit` keys behind `offset`: what is not through, the oldest first; then the others, the latest change
+        first.
 
         With `is_newest_first` the groups that began last come first, whatever their state.
 
@@ -144,8 +151,8 @@ class GroupIndex:
             # All rows in the order of the table are read ten times as fast as in the order of an index.
             order = "+place, +at, +key" if wanted.text or wanted.message_id else "place, at, key"
             order = "began DESC, +key" if wanted.is_newest_first else order
-            listed = f"SELECT key FROM known WHERE {sql} ORDER BY {order} LIMIT ?"  # noqa: S608 - The condition is ours.
-            keys = tuple(_until_interrupted(connection, listed, (*values, limit)))
+            listed = f"SELECT key FROM known WHERE {sql} ORDER BY {order} LIMIT ? OFFSET ?"  # noqa: S608 - The condition is ours.
+            keys = tuple(_until_interrupted(connection, listed, (*values, limit, offset)))
             if monotonic() > until:
                 return Found(keys, len(keys), is_counted=False, is_whole=False)
             connection.set_progress_handler(None, 0)
@@ -175,7 +182,7 @@ class GroupIndex:
             except BaseException:
                 connection.close()
                 raise
-            self._connection = connection
+            self._connection, self._is_whole = connection, False
         return self._connection
 
     @contextmanager
@@ -206,10 +213,23 @@ def _until_interrupted(connection: sqlite3.Connection, sql: str, values: Sequenc
             raise
 
 
-def _take(connection: sqlite3.Connection, heads: Sequence[tuple[str, bytes]], after: str) -> None:
-    """Write the heads that are new or differ, and delete the others between `after` and the last one, in one transaction."""
-    sql = "SELECT key, mark FROM known WHERE key > ? AND key <= ?"
-    marks = dict(connection.execute(sql, (after, heads[-1][0])).fetchall())
+def _take_all(connection: sqlite3.Connection, view: StoreView) -> None:
+    after, heads = "", view.heads()
+    while piece := list(islice(heads, _AT_ONCE)):
+        marks = connection.execute("SELECT key, mark FROM known WHERE key > ? AND key <= ?", (after, piece[-1][0]))
+        _take(connection, piece, dict(marks.fetchall()))
+        after = piece[-1][0]
+    connection.execute("DELETE FROM known WHERE key > ?", (after,))
+
+
+def _take_keys(connection: sqlite3.Connection, view: StoreView, keys: Sequence[str]) -> None:
+    heads = [(key, found.body) for key in keys if (found := view.find(key)) is not None]
+    marks = connection.execute("SELECT key, mark FROM known WHERE key IN (SELECT value FROM json_each(?))", (json.dumps(keys),))
+    _take(connection, heads, dict(marks.fetchall()))
+
+
+def _take(connection: sqlite3.Connection, heads: Sequence[tuple[str, bytes]], marks: Mapping[str, bytes]) -> None:
+    """Write the heads that are new or differ from their `marks`, and delete the keys that have no head, in one transaction."""
     gone = [(key,) for key in marks.keys() - {key for key, _ in heads}]
     changed = [(key, mark, head) for key, head in heads if marks.get(key) != (mark := blake2b(head, digest_size=8).digest())]
     rows = [row for key, mark, head in changed if (row := _row(key, mark, head)) is not None]
@@ -268,7 +288,7 @@ def _condition(wanted: GroupFilter) -> tuple[str, list[object]]:
     return " AND ".join(sql), values
 
 
-_PAGE, _GLANCE = Pace(60.0, 2.0, 1 / 3), Pace(300.0, 60.0, 1 / 50)
+_PAGE, _IDLE = Pace(60.0, 1.0, 1 / 3), Pace(float("inf"), 10.0, 1 / 50)
 
 
 class GroupsFreshness(NamedTuple):
@@ -288,7 +308,7 @@ class GroupsWatch:
         self._index: GroupIndex | None = None
         self._freshness = GroupsFreshness()
         self._lock = Lock()
-        self._refresher = Refresher("groups", self.refresh, self._close_view, (_PAGE, _GLANCE))
+        self._refresher = Refresher("groups", self.refresh, self._close_view, (_PAGE, _IDLE))
         self.totals: GroupTotals | None = None
         """As of the last refresh; None before the first."""
 
@@ -306,8 +326,7 @@ class GroupsWatch:
         return self._freshness
 
     def glance(self) -> GroupTotals | None:
-        """Note a reader for whom a minute is fresh enough. Return the totals, None while the groups cannot be read."""
-        self._refresher.look(_GLANCE)
+        """Return the totals of the last refresh, None while the groups cannot be read."""
         return self.totals if self._freshness.problem is None else None
 
     @property
@@ -315,13 +334,13 @@ class GroupsWatch:
         """Why the groups cannot be read at the moment; None while they can, and before the first refresh."""
         return self._freshness.problem
 
-    def find(self, wanted: GroupFilter, limit: int) -> Found:
-        """Return the first keys of a filter.
+    def find(self, wanted: GroupFilter, limit: int, offset: int = 0) -> Found:
+        """Return keys of a filter, as the index has them.
 
         Raises:
             IndexUnusable: The index cannot be read.
         """
-        return Found() if self._index is None else self._index.find(wanted, limit)
+        return Found() if self._index is None else self._index.find(wanted, limit, offset)
 
     @contextmanager
     def reading(self) -> Iterator[StoreView]:

@@ -20,6 +20,7 @@ from notification_service.console.dead_letters import Filter, list_dead_letters,
 from notification_service.console.find_unit import known_partitions
 from notification_service.console.orders import OrderState, list_orders
 from notification_service.console.sources import ArchiveDistance, Pace, Refresher, Sources
+from notification_service.status.delivery import ReceiverCalls
 from notification_service.status.report import StatusReport
 from notification_service.status.service_report import NOT_RUNNING, ServedStatus, ServiceReport, sum_of_lags
 from resequencer.clock import Clock, Instant, SteadyClock, instant_of, instant_text
@@ -30,7 +31,7 @@ from resequencer.record import Partition
 from storage.private_file import make_private
 
 _log = logging.getLogger("resequencer.console")
-_VERSION = 1
+_VERSION = 2
 _MINUTE_MS = 60_000
 _KEPT_MS = 7 * 86_400_000
 _RECENT_MS = 5 * _MINUTE_MS
@@ -41,9 +42,14 @@ CREATE TABLE IF NOT EXISTS minutes (
     notifications INTEGER NOT NULL,
     dead_letters INTEGER NOT NULL,
     waiting INTEGER NOT NULL,
-    lag INTEGER NOT NULL
+    lag INTEGER NOT NULL,
+    delivered INTEGER NOT NULL DEFAULT 0
 )
 """
+_SINCE_1 = "ALTER TABLE minutes ADD COLUMN delivered INTEGER NOT NULL DEFAULT 0"
+
+
+_ACCEPTED = "2xx"
 
 
 class Minute(NamedTuple):
@@ -58,6 +64,7 @@ class Minute(NamedTuple):
     dead_letters: int = 0
     waiting: int = 0
     lag: int | None = None
+    delivered: int = 0
 
 
 class Speed(NamedTuple):
@@ -101,14 +108,15 @@ class History:
         self._file = run_directory / "console-history.db"
         self._lock = Lock()
         self._last: dict[int, _Counts] = {}
+        self._delivered: dict[tuple[str, int], int] = {}
         self._seen: deque[_Seen] = deque()
         self._current = Minute(0)
         self._memory: deque[Minute] = deque(maxlen=_KEPT_MS // _MINUTE_MS)
         self._memory.extend(self._load())
         self._has_failed = False
 
-    def add(self, service: ServiceReport, now: Instant) -> None:
-        """Note the reports of all workers at an instant of the clock. Called every few seconds."""
+    def add(self, service: ServiceReport, now: Instant, calls: Sequence[ReceiverCalls] = ()) -> None:
+        """Note the reports of all workers at an instant of the clock, and the calls of receivers. Called every few seconds."""
         with self._lock:
             gained = [self._gained(report) for _, report in service.workers]
             minute = now - now % _MINUTE_MS
@@ -124,6 +132,7 @@ class History:
                 current.dead_letters + dead_letters,
                 max(current.waiting, whole.units.waiting),
                 max(lags, default=None),
+                current.delivered + sum(map(self._gained_by, calls)),
             )
             self._seen.append(_Seen(now, records, notifications, {each.partition: each.read_to for each in whole.partitions}))
             while self._seen and not 0 <= now - self._seen[0].at <= _RECENT_MS:
@@ -159,6 +168,13 @@ class History:
             last = _Counts(now.process, 0, 0, 0)
         return now.records - last.records, now.notifications - last.notifications, now.dead_letters - last.dead_letters
 
+    def _gained_by(self, calls: ReceiverCalls) -> int:
+        """How many calls a receiver has accepted since the last look, by one worker. A worker that was restarted begins at 0."""
+        key, delivered = (calls.receiver, calls.slot), calls.answers.get(_ACCEPTED, 0)
+        last = self._delivered.get(key)
+        self._delivered[key] = delivered
+        return 0 if last is None else delivered - last if delivered >= last else delivered
+
     def _finish(self, minute: Instant) -> None:
         if self._current.minute:
             self._memory.append(self._current)
@@ -168,7 +184,7 @@ class History:
     def _save(self, minute: Minute) -> None:
         try:
             with closing(self._connect()) as connection, connection:
-                connection.execute("INSERT OR REPLACE INTO minutes VALUES (?, ?, ?, ?, ?, ?)", _row(minute))
+                connection.execute("INSERT OR REPLACE INTO minutes VALUES (?, ?, ?, ?, ?, ?, ?)", _row(minute))
                 if self._clock.is_trusted:
                     connection.execute("DELETE FROM minutes WHERE minute < ?", (minute.minute - _KEPT_MS,))
             self._has_failed = False
@@ -194,6 +210,9 @@ class History:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version == 0:
             connection.execute(_TABLE)
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
+        elif version == 1:
+            connection.execute(_SINCE_1)
             connection.execute(f"PRAGMA user_version = {_VERSION}")
         elif version != _VERSION:
             connection.close()
@@ -258,7 +277,7 @@ class Sampler:
         """Look once."""
         report = self._sources.find_report()
         if report is not None:
-            self._history.add(report, self._sources.steady_clock.now())
+            self._history.add(report, self._sources.steady_clock.now(), self._sources.find_delivery().calls)
         if monotonic() >= self._dead_letters_due:
             self._count_dead_letters()
         if monotonic() >= self._proposals_due:

@@ -1,7 +1,9 @@
 """The service: the overview, the workers, the partitions and the regions, as pages and operations of the API."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from enum import Enum
 from http import HTTPStatus
+from math import floor, log10
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -13,8 +15,17 @@ from starlette.routing import Route
 
 from notification_service.console.access.identity import Role
 from notification_service.console.access.layer import route
-from notification_service.console.context import Console, Operation, change_of, form_route, identity_of
+from notification_service.console.context import (
+    Console,
+    Operation,
+    change_of,
+    form_route,
+    identity_of,
+    known_parameters,
+    rate_text,
+)
 from notification_service.console.history import Minute, ServiceAnswer, WorkerAnswer, service_answer, worker_answers
+from notification_service.events.identifiers import shown
 from notification_service.status.aggregation import aggregation_notes
 from notification_service.status.delivery import delivery_notes
 from notification_service.status.report import PartitionStatus, State, UntakenPartition
@@ -24,57 +35,80 @@ from resequencer.errors import ResequencerError
 from resequencer.record import Partition
 
 _WIDTH, _HEIGHT = 720, 90
-_BARS = 72
+_HOURS = {1: 60_000, 24: 20 * 60_000}
+"""The ranges of the charts in hours, with the span of a bar in ms."""
+
+
+class Adds(Enum):
+    """What a bar shows of the minutes of its span: what was done in a second, how often it was, or the highest value."""
+
+    RATE = "rate"
+    COUNT = "count"
+    HIGHEST = "highest"
 
 
 class Bar(NamedTuple):
-    """One bar in the units of the drawing, with what it stands for: `at` its beginning, `per_second` its height."""
+    """One bar in the units of the drawing, with what it stands for: `at` is the beginning of its span."""
 
     x: float
     y: float
     width: float
     height: float
     at: Instant
-    per_second: float
+    value: float
+    text: str
 
 
 class HistoryChart(NamedTuple):
-    """Bars of equal spans. `maximum` is the scale's end, per second."""
+    """Bars of equal spans. `top` is the end of the scale; `highest` and `middle` are texts, as `top_text`."""
 
     title: str
     bars: tuple[Bar, ...]
-    maximum: float
+    top: float
+    top_text: str
+    middle: str
+    highest: str
     width: int = _WIDTH
     height: int = _HEIGHT
 
 
-def history_chart(title: str, minutes: Sequence[Minute], column: str, since: Instant, now: Instant) -> HistoryChart:
-    """Draw `column` of the minutes between the two instants, per second."""
-    span = max(60_000, (now - since) // _BARS // 60_000 * 60_000)
-    sums: dict[int, int] = {}
+def history_chart(title: str, minutes: Sequence[Minute], column: str, adds: Adds, hours: int, now: Instant) -> HistoryChart:
+    """Draw `column` of the minutes of the last hours. Spans of which nothing is known have no bar."""
+    span = _HOURS[hours]
+    count = hours * 3_600_000 // span
+    since = now - now % span - (count - 1) * span
+    found: dict[int, list[int]] = {}
     for each in minutes:
-        place = (each.minute - since) // span
-        if 0 <= place < _BARS:
-            sums[place] = sums.get(place, 0) + getattr(each, column)
-    rates = {place: 1_000 * value / span for place, value in sums.items()}
-    maximum = max(rates.values(), default=0.0)
-    width = _WIDTH / _BARS
-    bars = tuple(
+        value, place = getattr(each, column), (each.minute - since) // span
+        if value is not None and 0 <= place < count:
+            found.setdefault(place, []).append(value)
+    values: dict[int, float] = {place: max(each) if adds is Adds.HIGHEST else sum(each) for place, each in found.items()}
+    if adds is Adds.RATE:  # The last span is not over.
+        values = {place: 1_000 * each / max(10_000, min(span, now - since - place * span)) for place, each in values.items()}
+    highest, write = max(values.values(), default=0.0), rate_text if adds is Adds.RATE else "{:,.0f}".format
+    top, width = _top_of(highest), _WIDTH / count
+    bars = (
         Bar(
             round(place * width, 1),
-            round(_HEIGHT - _HEIGHT * rate / maximum, 1),
+            round(_HEIGHT - _HEIGHT * value / top, 1),
             round(width - 1, 1),
-            round(_HEIGHT * rate / maximum, 1),
+            round(_HEIGHT * value / top, 1),
             since + place * span,
-            rate,
+            value,
+            write(value),
         )
-        for place, rate in sorted(rates.items())
-        if rate
+        for place, value in sorted(values.items())
     )
-    return HistoryChart(title, bars, maximum)
+    middle = f"{top / 2:,g}" if adds is Adds.RATE or top >= 2 else ""
+    return HistoryChart(title, tuple(bars), top, f"{top:,g}", middle, write(highest))
 
 
-_HOURS_MS = 6 * 3_600_000
+def _top_of(highest: float) -> float:
+    """Return the smallest of 1, 2 and 5, times a power of ten, that is not below this."""
+    if highest <= 0:
+        return 1.0
+    power = 10.0 ** floor(log10(highest))
+    return next(each * power for each in (1, 2, 5, 10) if each * power >= highest * 0.999_999)
 
 
 def overview_routes(console: Console) -> list[Route]:
@@ -86,11 +120,18 @@ def overview_routes(console: Console) -> list[Route]:
         partitions = with_lags(console, service) if service is not None and is_live else ()
         lag = sum_of_lags(each.lag for each in (partitions if table is None else table.rows))
         delivery, aggregation = console.sources.find_delivery(), console.sources.find_aggregation()
-        minutes = console.history.minutes(now - _HOURS_MS)
-        charts = [
-            history_chart(title, minutes, column, now - _HOURS_MS, now)
-            for title, column in (("Records read per second", "records"), ("Notifications sent per second", "notifications"))
+        hours = _read_hours(request)
+        minutes = console.history.minutes(now - (hours + 1) * 3_600_000)
+        drawn = [
+            ("Records read per second", "records", Adds.RATE),
+            ("Notifications sent per second", "notifications", Adds.RATE),
+            (f"Lag, {console.sources.lag_unit}", "lag", Adds.HIGHEST),
+            ("Waiting units", "waiting", Adds.HIGHEST),
+            ("Dead letters", "dead_letters", Adds.COUNT),
         ]
+        if console.ledger is not None or console.sources.direct_receivers:
+            drawn.insert(2, ("Calls that receivers accepted per second", "delivered", Adds.RATE))
+        charts = [history_chart(title, minutes, column, adds, hours, now) for title, column, adds in drawn]
         return console.page(
             request,
             "overview.html",
@@ -98,6 +139,8 @@ def overview_routes(console: Console) -> list[Route]:
             peers=console.peers.look(),
             facts=console.sources.facts,
             charts=charts,
+            hours=hours,
+            ranges=tuple(_HOURS),
             is_live=is_live,
             table=table,
             partitions=partitions,
@@ -118,6 +161,14 @@ def overview_routes(console: Console) -> list[Route]:
         )
 
     return [route("/", overview, name="overview")]
+
+
+def _read_hours(request: Request) -> int:
+    text = known_parameters(request, "hours")["hours"] or "1"
+    if text not in map(str, _HOURS):
+        expected = " or ".join(map(str, _HOURS))
+        raise HTTPException(HTTPStatus.BAD_REQUEST, f"hours is {shown(text)}; expected: {expected}")
+    return int(text)
 
 
 class OneWorker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Condition, Event, Thread
-from time import monotonic
+from time import monotonic, thread_time
 from typing import NamedTuple, NoReturn, Protocol
 
 from guardian.ports import OrderBook
@@ -284,20 +284,35 @@ class _NoneFree:
 
 _log = logging.getLogger("resequencer.console")
 _FIRST_WAIT_SECONDS = 1.0
-FRESH_MS = 5_000
+FRESH_MS = 2_000
 """What is older is refreshed for a person who looks, who waits a moment for it."""
+OLD_MS = 5_000
+"""Of what is older still, a page says first of all how old it is."""
+
+
+class Spent(NamedTuple):
+    """What a refresh cost: the seconds that passed, and those of a processor. It waits for servers and for a busy machine."""
+
+    seconds: float
+    cpu_seconds: float
 
 
 class Pace(NamedTuple):
-    """How often to refresh for `lasts_seconds` after a look: the shortest pause, and the part of the time that it may take."""
+    """How often to refresh for `lasts_seconds` after a look: the shortest pause, and the part of one core that it may take.
+
+    A server that answers slowly is asked for half of the time at most.
+    """
 
     lasts_seconds: float
     min_pause_seconds: float
     max_part: float
 
-    def pause_after(self, spent_seconds: float) -> float:
-        """Return how long to pause, in seconds, after a refresh that took so long."""
-        return max(self.min_pause_seconds, spent_seconds * (1 / self.max_part - 1))
+    def pause_after(self, spent: Spent) -> float:
+        """Return how long to pause, in seconds, after a refresh."""
+        return max(self.min_pause_seconds, spent.seconds, spent.cpu_seconds * (1 / self.max_part - 1))
+
+
+_NOTHING_SPENT = Spent(0.0, 0.0)
 
 
 class Refresher:
@@ -340,28 +355,28 @@ class Refresher:
             self._is_wanted.set()
 
     def _run(self) -> None:
-        spent: float | None = None
+        spent: Spent | None = None
         try:
             while self._wait_until_due(spent):
-                began, is_soon = monotonic(), False
+                began, cpu_began, is_soon = monotonic(), thread_time(), False
                 try:
                     is_soon = self._refresh()
                 except Exception:  # noqa: BLE001 - A fault in our code must not end the thread; the log has it.
                     _log.exception("the %s could not be refreshed; it is tried again", self._name)
                 self._is_refreshed.set()
-                spent = 0.0 if is_soon else monotonic() - began
+                spent = _NOTHING_SPENT if is_soon else Spent(monotonic() - began, thread_time() - cpu_began)
         finally:
             self._close()
 
-    def _wait_until_due(self, spent_seconds: float | None) -> bool:
+    def _wait_until_due(self, spent: Spent | None) -> bool:
         """Wait until the next refresh is due; return False if there is to be none. A look ends a longer pause."""
         ended = monotonic()
         while not self.is_stopping:
             now = monotonic()
             pace = next((each for each, looked_at in self._looks.items() if now - looked_at < each.lasts_seconds), None)
-            if pace is not None and spent_seconds is None:
+            if pace is not None and spent is None:
                 return True
-            remaining = None if pace is None else ended + pace.pause_after(spent_seconds or 0.0) - now
+            remaining = None if pace is None else ended + pace.pause_after(spent or _NOTHING_SPENT) - now
             if remaining is not None and remaining <= 0:
                 return True
             self._is_wanted.wait(remaining)

@@ -1,9 +1,8 @@
 """Units, as pages and operations of the API: the waiting ones by age, everything that is known of one, and the one search."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Annotated, Literal, NamedTuple
-from urllib.parse import urlencode
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -18,10 +17,10 @@ from notification_service.console.access.layer import route
 from notification_service.console.context import Console, Operation, identity_of, instant_shown, read_instant
 from notification_service.console.dead_letters import story_for_person
 from notification_service.console.find import LONGEST_TEXT, FindAnswer, Reach, find
-from notification_service.console.find_unit import DAY_MS, NOT_STORED, Search, find_service_hindrance, find_story, prospect_of
+from notification_service.console.find_unit import DAY_MS, NOT_STORED, Search, find_story, prospect_of
 from notification_service.console.group_pages import find_groups
 from notification_service.console.unit_story import UnitStory, Wait, timeline_of
-from notification_service.console.waiting import (
+from notification_service.console.waiting.units import (
     BadPlace,
     Freshness,
     Totals,
@@ -34,10 +33,8 @@ from notification_service.console.waiting import (
 from notification_service.events.identifiers import shown
 from notification_service.events.own_data import opened
 from notification_service.payments.payment_data import PaymentData
-from notification_service.status.service_report import NOT_RUNNING, ServiceReport
 from resequencer.clock import Instant, instant_text
 from resequencer.event import FIRST_FORMAT
-from resequencer.keys.value_types import Duration, Mismatch
 from resequencer.order import OrderKind
 from resequencer.record import Partition
 from resequencer.storage_port import WaitKind
@@ -85,7 +82,7 @@ def unit_routes(console: Console) -> list[Route]:
             is_all=is_all,
             timeline=timeline_of(story),
             is_of_payments=console.sources.codec.events == FIRST_FORMAT,
-            order_kinds=fitting_kinds(story) if _may_order(console, request) else (),
+            order_kinds=fitting_kinds(story) if may_order(console, request) else (),
         )
 
     def payment_data(request: Request) -> Response:
@@ -123,7 +120,7 @@ def story_for(console: Console, unit: str, partition: Partition | None, *, is_al
     return find_story(console.sources, console.viewing(), unit, search)
 
 
-def _may_order(console: Console, request: Request) -> bool:
+def may_order(console: Console, request: Request) -> bool:
     return console.sources.open_orders is not None and identity_of(request).may(Role.OPERATOR)
 
 
@@ -262,90 +259,6 @@ def _as_of(each: Freshness) -> AsOf:
 
 def _text(at: Instant | None) -> str | None:
     return None if at is None else instant_text(at)
-
-
-_AGE = Duration("1s", "3650d")
-_MAX_CHARACTERS = 512
-_WAITING_ROWS = 50
-_OLD_MS = 30_000
-"""A copy that is older gets a word of warning."""
-
-
-class Asked(NamedTuple):
-    """The parameters of the page, as they were typed."""
-
-    waits_for: str
-    kind: str
-    partition: str
-    older: str
-    unit: str
-    after: str | None
-
-    def filtered(self, now: Instant) -> WaitingFilter:
-        """Raises Mismatch: The age is no duration."""
-        before = now - int(_AGE.read(self.older) or 0) if self.older else None
-        return WaitingFilter(self.waits_for, self.kind, self.partition, self.unit, before)
-
-    @property
-    def is_filtered(self) -> bool:
-        return any(self[:5])
-
-    def url_after(self, place: str) -> str:
-        """Return the address of the page behind this place, with the same filter."""
-        names = {"for": self.waits_for, "kind": self.kind, "partition": self.partition, "older": self.older, "id": self.unit}
-        return "/waiting?" + urlencode({**{name: value for name, value in names.items() if value}, "after": place})
-
-
-def waiting_routes(console: Console) -> list[Route]:
-    def waiting(request: Request) -> Response:
-        service, asked, problem = console.sources.find_report(), _asked(request), None
-        if not console.waiting.is_stored:
-            return console.page(request, "waiting_reported.html", service=service, hindrance=find_service_hindrance(service))
-        now = console.sources.clock.now()
-        try:
-            wanted = asked.filtered(now)
-        except Mismatch:
-            wanted, problem = WaitingFilter(), f"“older than” needs a number with a unit, such as 10m: {asked.older}"
-        try:
-            answer = console.waiting.ask(wanted, asked.after, _WAITING_ROWS)
-        except BadPlace as error:
-            raise HTTPException(400, "this address names no page; begin at the first one") from error
-        return console.page(
-            request,
-            "waiting.html",
-            answer=answer,
-            hindrance=find_service_hindrance(service),
-            found=answer.page,
-            asked=asked,
-            problem=problem,
-            kinds=[each.value for each in WaitKind],
-            partitions=[each.partition for each in answer.partitions],
-            slots=slots_of(service),
-            is_old=_is_old(answer, now),
-            next_page=None if answer.page.after is None else asked.url_after(answer.page.after),
-        )
-
-    return [route("/waiting", waiting, name="waiting")]
-
-
-def slots_of(service: ServiceReport | None) -> Mapping[str, int]:
-    """Return the slot of the worker that has each partition now."""
-    if service is None or service.state == NOT_RUNNING:
-        return {}
-    return {each.partition: each.slot for each in service.whole.partitions}
-
-
-def _asked(request: Request) -> Asked:
-    given = request.query_params
-
-    def text(name: str) -> str:
-        return given.get(name, "").strip()[:_MAX_CHARACTERS]
-
-    return Asked(text("for"), text("kind"), text("partition"), text("older"), text("id"), given.get("after"))
-
-
-def _is_old(answer: WaitingAnswer, now: Instant) -> bool:
-    return any(each.as_of is not None and now - each.as_of > _OLD_MS for each in answer.partitions)
 
 
 _FITTING = {

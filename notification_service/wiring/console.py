@@ -3,12 +3,12 @@
 import logging
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING
 from weakref import finalize
 
@@ -132,16 +132,24 @@ class InputPartitions:
         self._found_at: Instant | None = None
 
     def find(self) -> Sequence[Partition]:
-        """Return the partitions of the input, by number.
+        """Return the partitions of the input, by number. Only the first call waits for the brokers: later ones return what
+        is known, and a thread asks again for what is old.
 
         Raises:
             TransportUnavailable: The brokers do not answer, and no earlier answer is known.
         """
         with self._lock:
             now = self._clock.now()
-            if self._found_at is None or not 0 <= now - self._found_at < _FRESH_MS:
+            if self._found_at is None:
                 self._found, self._found_at = self._look(), now
+            elif not 0 <= now - self._found_at < _FRESH_MS:
+                self._found_at = now
+                Thread(target=self._look_again, name="partitions of the input", daemon=True).start()
             return self._found
+
+    def _look_again(self) -> None:
+        with suppress(ResequencerError):  # What is known holds until the brokers answer.
+            self._found = self._look()
 
     def find_ends(self) -> Mapping[Partition, int]:
         """Return where the log of each partition ends now: an offset on Kafka, a length in bytes of a file.

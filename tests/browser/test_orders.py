@@ -83,6 +83,25 @@ def test_each_order_is_given_and_its_outcome_shown(browser: Browser, daemon: Dae
     assert daemon.service.sequences("held") == []
 
 
+def test_all_units_of_a_filter_are_released_after_their_count_was_shown(browser: Browser, daemon: Daemon) -> None:
+    daemon.service.append(*(envelope_line(f"lost-{each}", 2) for each in range(3)))
+    for width, scheme in ((NARROW, "dark"), (WIDE, "light")):
+        with Visit(browser, address_of(daemon.service), width, scheme) as visit:
+            found = visit.page.locator("tbody th.id")
+            wait_until(lambda v=visit, f=found: v.open("/waiting?id=lost-") and f.count() == 3, "they wait", look_seconds=0.2)
+            visit.page.get_by_role("button", name="Release all that match").click()
+            visit.page.wait_for_url("**/orders/all**")
+            assert "Release 3 units?" in visit.main
+            assert (visit.overflow, visit.barriers, visit.complaints) == (0, [], [])
+            if width == WIDE:
+                visit.page.get_by_label("Reason").fill("their source was lost")
+                visit.page.get_by_role("button", name="Release 3").click()
+                visit.page.wait_for_url("**/orders/give-all")
+                assert "3 orders are given." in visit.main
+                assert visit.barriers == []
+    wait_until(lambda: all(daemon.service.sequences(f"lost-{each}") == [2] for each in range(3)), "each is released")
+
+
 def test_a_partition_is_paused_and_resumed(browser: Browser, daemon: Daemon) -> None:
     with Visit(browser, address_of(daemon.service)) as visit:
         for link, button, text in (("pause", "Pause", "is paused by local"), ("resume", "Resume", f"pause {PARTITION}")):

@@ -41,11 +41,13 @@ class Visit:
     `complaints` are errors and warnings of scripts, what the content security policy refused, and answers from 500 on.
     """
 
-    def __init__(self, browser: Browser, address: str, width: int = WIDE, scheme: str = "light", *, script: bool = True) -> None:
+    def __init__(
+        self, browser: Browser, address: str, width: int = WIDE, scheme: str = "light", *, script: bool = True, zone: str = "UTC"
+    ) -> None:
         self.address = address
         self.complaints: list[str] = []
         self._context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=script
+            viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=script, timezone_id=zone
         )
         self._context.set_default_timeout(_TIMEOUT_MS)
         self.page: Page = self._context.new_page()

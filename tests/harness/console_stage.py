@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,16 @@ from resequencer.unit_codec import UnitCodec
 from storage.view_port import StorageView
 
 URL = "http://127.0.0.1:8080"
+
+
+def text_of(page: str) -> str:
+    """Return the text of a page as a person reads it, without what the script adds."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", without_times(page))).split())
+
+
+def without_times(page: str) -> str:
+    """Return the page without the elements around its instants."""
+    return re.sub(r"</?time[^>]*>", "", page)
 
 
 class Workers:

@@ -3,12 +3,13 @@
 import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
+from importlib import metadata
 from pkgutil import resolve_name
 from typing import get_type_hints
 
 import pytest
 
-from notification_service.command_line import COMMANDS
+from notification_service.command_line import COMMANDS, parse
 from notification_service.commands.command import Command
 
 
@@ -19,6 +20,12 @@ def test_each_command_names_a_function_of_its_arguments(command: Command) -> Non
     assert issubclass(hints["return"], int)
     if command.arguments_of is not None:
         assert get_type_hints(resolve_name(command.arguments_of)) == {"parser": ArgumentParser, "return": type(None)}
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(["--version"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"resequencer {metadata.version('resequencer')}\n")
 
 
 @pytest.mark.slow

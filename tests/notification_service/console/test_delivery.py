@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from html import unescape
 from pathlib import Path
 
 import pytest
-from harness.console_stage import FORM, client_of, make_sources, token_on
+from harness.console_stage import FORM, client_of, make_sources, text_of, token_on
 from harness.ledger_stage import LedgerStage, item
 from harness.receivers import receiver
 from starlette.requests import HTTPConnection
@@ -43,10 +41,6 @@ def stage(tmp_path: Path) -> Iterator[LedgerStage]:
 @pytest.fixture
 def client(stage: LedgerStage, tmp_path: Path) -> TestClient:
     return client_of(make_sources(tmp_path, open_ledger=stage.another))
-
-
-def text_of(page: str) -> str:
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 
 def failed(stage: LedgerStage) -> None:

@@ -10,13 +10,15 @@ import pytest
 from harness.service_under_test import BEGINNING, FakeClock
 from harness.steady import steady
 
+from guardian.metrics import HistogramReport
 from notification_service.console.history import History, Minute
-from notification_service.console.overview import history_chart
+from notification_service.console.overview import Adds, history_chart
+from notification_service.status.delivery import ReceiverCalls
 from notification_service.status.report import PartitionStatus, State, StatusReport, Units
 from notification_service.status.service_report import ServiceReport, service_report
 from resequencer.clock import SteadyClock, instant_text
 
-MINUTE, DAY = 60_000, 86_400_000
+MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 TRUSTED = steady(FakeClock())
 
 
@@ -167,9 +169,51 @@ def test_a_backlog_that_nothing_reads_has_no_estimate(history: History) -> None:
     assert speed.backlog_seconds is None
 
 
-def test_the_chart_scales_to_its_highest_bar() -> None:
-    minutes = [Minute(BEGINNING + n * MINUTE, records=60 * n) for n in range(3)]
-    chart = history_chart("Records", minutes, "records", BEGINNING, BEGINNING + 72 * MINUTE)
-    assert chart.maximum == 2
-    assert [(bar.per_second, bar.height, bar.y) for bar in chart.bars] == [(1, 45, 45), (2, 90, 0)]
-    assert history_chart("Records", [], "records", 0, MINUTE).bars == ()
+def test_what_receivers_accepted_is_added_up_over_restarts_of_their_workers(history: History, tmp_path: Path) -> None:
+    none = HistogramReport((), (), 0.0)
+    for number, accepted in enumerate((100, 103, 2, 7)):
+        calls = [ReceiverCalls("bank", {"2xx": accepted, "5xx": 9}, none, slot) for slot in range(2)]
+        history.add(service(BEGINNING + number * 1_000, 0), BEGINNING + number * 1_000, calls)
+    assert [each.delivered for each in history.minutes(0)] == [2 * (3 + 2 + 5)]
+    history.add(service(BEGINNING + MINUTE, 0), BEGINNING + MINUTE)
+    assert [each.delivered for each in History(tmp_path, TRUSTED).minutes(0)] == [20]
+
+
+def test_the_minutes_of_the_version_before_are_kept(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "console-history.db")) as connection, connection:
+        columns = "records, notifications, dead_letters, waiting, lag"
+        typed = ", ".join(f"{each} INTEGER NOT NULL" for each in columns.split(", "))
+        connection.execute(f"CREATE TABLE minutes (minute INTEGER PRIMARY KEY, {typed})")
+        connection.execute("INSERT INTO minutes VALUES (?, 1, 2, 3, 4, 5)", (BEGINNING,))
+        connection.execute("PRAGMA user_version = 1")
+    assert History(tmp_path, TRUSTED).minutes(0) == [Minute(BEGINNING, 1, 2, 3, 4, 5, 0)]
+
+
+NOW = BEGINNING - BEGINNING % HOUR + HOUR - 1
+
+
+def test_the_chart_of_an_hour_has_a_bar_for_each_minute_and_a_scale_that_ends_with_a_round_number() -> None:
+    minutes = [Minute(NOW + 1 - (3 - n) * MINUTE, records=records) for n, records in enumerate((0, 60, 119))]
+    chart = history_chart("Records", minutes, "records", Adds.RATE, 1, NOW)
+    assert [(bar.value, bar.height, bar.y, bar.text) for bar in chart.bars[:2]] == [(0, 0, 90, "0.0"), (1, 45, 45, "1.0")]
+    assert (chart.top, chart.top_text, chart.middle, chart.highest) == (2, "2", "1", "2.0")
+    assert chart.bars[-1].x == 708, "the last minute is at the right edge"
+    assert history_chart("Records", [], "records", Adds.RATE, 1, NOW).bars == ()
+
+
+def test_the_chart_of_a_day_adds_up_what_is_counted_and_shows_the_highest_of_what_is_measured() -> None:
+    lags = (7, 2_370, None)
+    minutes = [Minute(NOW + 1 - (n + 1) * MINUTE, dead_letters=2, lag=lag) for n, lag in enumerate(lags)]
+    (counted,) = history_chart("Dead letters", minutes, "dead_letters", Adds.COUNT, 24, NOW).bars
+    assert (counted.text, counted.at) == ("6", NOW + 1 - 20 * MINUTE)
+    chart = history_chart("Lag", minutes, "lag", Adds.HIGHEST, 24, NOW)
+    assert ([each.text for each in chart.bars], chart.top_text, chart.middle) == (["2,370"], "5,000", "2,500")
+    unknown = history_chart("Lag", minutes[2:], "lag", Adds.HIGHEST, 24, NOW)
+    assert unknown.bars == (), "what is not known is no 0"
+
+
+@pytest.mark.parametrize(
+    ("highest", "top"), [(0, 1), (0.003, 0.005), (0.1, 0.1), (1, 1), (1.2, 2), (49, 50), (51, 100), (1e6, 1e6)]
+)
+def test_a_scale_ends_with_1_2_or_5_times_a_power_of_ten(highest: float, top: float) -> None:
+    assert history_chart("", [Minute(NOW, lag=highest)], "lag", Adds.HIGHEST, 1, NOW).top == pytest.approx(top)  # type: ignore[arg-type]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import re
+from importlib import metadata
+from io import StringIO
 from pathlib import Path
 
 import msgspec
 import pytest
-from harness.console_stage import FORM, Workers, client_of, make_sources, token_on
+from harness.console_stage import FORM, Workers, client_of, make_sources, text_of, token_on, without_times
 from harness.service_under_test import BEGINNING
 from starlette.testclient import TestClient
 
@@ -91,7 +94,7 @@ def test_the_overview_says_what_orders_rest_on(tmp_path: Path) -> None:
     paused = PartitionStatus("T-0", 40, 40, 0, None, paused_by="anna <b>", paused_since=at)
     report = a_report(partitions=(paused, PartitionStatus("T-1", 40, 40, 0, None)), units=Units(waiting=3, held=2))
     page = client_of(make_sources(tmp_path, report=service_report([report], BEGINNING, is_running=True))).get("/").text
-    assert '<a href="/partitions">T-0</a> is paused by anna &lt;b&gt; since 2026-' in page
+    assert '<a href="/partitions">T-0</a> is paused by anna &lt;b&gt; since 2026-' in without_times(page)
     assert '<a href="/partitions">T-1</a> is paused' not in page
     assert '<a href="/waiting?kind=held">2</a>' in page
     stopped = client_of(make_sources(tmp_path, report=service_report([report], BEGINNING, is_running=False))).get("/").text
@@ -259,6 +262,26 @@ def _letter(number: int, value: bytes) -> bytes:
 
 def numbers_on(page: str) -> list[str]:
     return [html.unescape(each) for each in re.findall(r'<a href="/dead-letter\?number=[^"]*" title="([^"]*)">', page)]
+
+
+def test_each_page_names_the_version_and_the_time_at_which_it_was_made(tmp_path: Path) -> None:
+    footer = client_of(make_sources(tmp_path)).get("/").text.partition("<footer>")[2]
+    assert f"Resequencer {metadata.version('resequencer')}." in footer
+    assert re.search(r'<span data-as-of="\d+">Shown as of <time', footer)
+
+
+def test_dead_letters_have_pages_and_are_a_file_for_a_spreadsheet(tmp_path: Path) -> None:
+    letters = letters_in(tmp_path, *(b"not json" for _ in range(203)))
+    page = letters.get("/dead-letters?state=new").text
+    assert "1–100 of 203 Next page" in text_of(page)
+    assert '<a href="/dead-letters?state=new&amp;page=2" rel="next">' in page
+    last = letters.get("/dead-letters?state=new&page=3").text
+    assert numbers_on(last) == ["T-0#3", "T-0#2", "T-0#1"]
+    assert "201–203 of 203 Previous page" in text_of(last)
+    rows = list(csv.reader(StringIO(letters.get("/dead-letters.csv?state=new").text, newline="")))
+    assert rows[0] == ["number", "state", "reason", "unit", "dead_since", "position", "error"]
+    assert (len(rows), rows[1][:3]) == (204, ["T-0#1", "new", "undecodable"])
+    assert letters.get("/dead-letters?status=new").status_code == 400
 
 
 def test_dead_letters_are_listed_the_newest_first_and_found_by_reason(letters: TestClient) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
-from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.console_stage import FORM, client_of, make_sources, token_on
+from harness.console_stage import FORM, client_of, make_sources, text_of, token_on
 from msgspec.structs import replace
 from starlette.testclient import TestClient
 
@@ -80,10 +78,6 @@ def sources(directory: Path, owner: Owner, *reported: DirectStatus) -> Sources:
 @pytest.fixture
 def client(tmp_path: Path, owner: Owner) -> TestClient:
     return client_of(sources(tmp_path, owner, REPORTED))
-
-
-def text_of(page: str) -> str:
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 
 def change(client: TestClient, path: str, **form: str) -> Any:

@@ -1,6 +1,7 @@
 """From a configuration to the transport of a region, and the commands that do not work with one."""
 
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -26,7 +27,7 @@ from notification_service.status.service_report import service_report
 from notification_service.status.sink_attributes import RegionOrderFile
 from notification_service.supervision.locks import RunningService
 from notification_service.supervision.system_clock import SystemClock
-from notification_service.wiring import regions
+from notification_service.wiring import console, regions
 from notification_service.wiring.composition import compose, refuse_unusable
 from notification_service.wiring.console import InputPartitions
 from notification_service.wiring.dead_letter_stores import open_store
@@ -257,3 +258,19 @@ def test_a_proposal_becomes_an_order_by_another_person_alone(configured):
     other = local.reset_to_initial(0, "anna", "again")
     local.decide(0, other.id, "anna", is_approved=False)
     assert (file.take(7), local.find_proposal(0)) == (None, None)
+
+
+def test_the_partitions_of_the_input_are_asked_for_again_beside_who_reads_them(configured, tmp_path, monkeypatch):
+    """A broker that answers slowly keeps no page waiting, and makes nothing old that is read from elsewhere."""
+    partitions = InputPartitions(configured(f'{I} {{ transport = file, file.directory = "{tmp_path}" }}'))
+    (tmp_path / "partition-0.jsonl").touch()
+    assert [each.number for each in partitions.find()] == [0]
+    (tmp_path / "partition-1.jsonl").touch()
+    assert [each.number for each in partitions.find()] == [0], "a moment ago"
+    began = []
+    monkeypatch.setattr(console, "_FRESH_MS", 0)
+    monkeypatch.setattr(console, "Thread", lambda target, **_: SimpleNamespace(start=lambda: began.append(target)))
+    assert [each.number for each in partitions.find()] == [0]
+    began[0]()
+    monkeypatch.setattr(console, "_FRESH_MS", 30_000)
+    assert [each.number for each in partitions.find()] == [0, 1]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Iterator
 from html import unescape
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.console_stage import FORM, client_of, http_settings, make_sources, token_on
+from harness.console_stage import FORM, client_of, http_settings, make_sources, text_of, token_on
 from harness.counted_groups import HOUR_MS, PARTY, GroupStage
 from starlette.requests import HTTPConnection
 from starlette.testclient import TestClient
@@ -74,7 +76,7 @@ class Stage:
 
     def text(self, path: str) -> str:
         page = self.client.get(path)
-        return f"{page.status_code} {' '.join(unescape(re.sub(r'<[^>]*>', ' ', page.text.partition('<main')[2])).split())}"
+        return f"{page.status_code} {text_of(page.text.partition('<main')[2])}"
 
 
 @pytest.fixture
@@ -153,11 +155,39 @@ def test_a_group_is_found_by_the_id_of_its_message(stage: Stage) -> None:
     assert stage.text(f"/groups/M-{OPEN}") == stage.text(f"/groups/{OPEN}")
 
 
-def test_the_list_is_bounded_and_says_how_many_there_are(stage: Stage) -> None:
+def test_the_list_has_pages_says_how_many_there_are_and_is_a_file(stage: Stage) -> None:
     for number in range(205):
         stage.groups.status(f"G{number:03}", f"u{number}", "ACSP")
     stage.look()
-    assert "205 groups, the first 200 of them" in stage.text("/groups")
+    assert "1–100 of 205 Next page" in stage.text("/groups")
+    last = stage.text("/groups?page=3")
+    assert "201–205 of 205 Previous page" in last
+    assert "M-G204" in last
+    assert "M-G000" not in last
+    answer = stage.client.get("/groups.csv")
+    rows = list(csv.reader(StringIO(answer.text, newline="")))
+    assert rows[0][:4] == ["key", "message_id", "initiating_party", "state"]
+    assert [each[0] for each in rows[1:]] == [f"G{number:03}" for number in range(205)]
+    masked = stage.client_for(Role.VIEWER).get("/groups.csv").text.splitlines()
+    assert next(csv.reader(masked[1:2]))[2] == "needs the role payments"
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("page=0", "page is '0'; expected: a number from 1 to 100"),
+        ("state=abc", "state is 'abc'; expected: open"),
+        ("since=1", "the parameter 'since' is unknown"),
+    ],
+)
+def test_a_filter_that_would_not_be_applied_is_refused(stage: Stage, query: str, problem: str) -> None:
+    assert problem in stage.text(f"/groups?{query}")
+
+
+def test_an_answer_of_the_api_is_bounded(stage: Stage) -> None:
+    for number in range(205):
+        stage.groups.status(f"G{number:03}", f"u{number}", "ACSP")
+    stage.look()
     answer = stage.get(limit="3")
     assert len(answer["groups"]) == 3
     assert answer["matching"] == 205
@@ -340,3 +370,15 @@ def test_what_is_not_counted_at_the_moment_is_told_with_the_reason(stage: Stage,
     assert "Not everything is counted" not in stage.text("/groups")
     stage.groups.reported = AggregationStatus((), (store,))
     assert f"Not everything is counted now, store payments: {why}" in stage.text("/groups")
+
+
+def test_groups_that_are_old_say_so_first_of_all(stage: Stage) -> None:
+    fill(stage.groups)
+    stage.look()
+    assert "Groups As of" in stage.text("/groups")
+    stage.groups.clock.advance(11 * 60_000)
+    for path in ("/groups", f"/groups/{OPEN}"):
+        shown = stage.text(path)
+        assert "The groups below are 11 min 0 s old : as of " in shown.partition("All groups")[0].partition("First status")[0], (
+            path
+        )

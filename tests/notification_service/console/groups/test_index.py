@@ -1,7 +1,11 @@
 """The console's index of groups follows the heads of a store."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from notification_service.aggregation import files
 from notification_service.aggregation.core import Slot, Stored
 from notification_service.aggregation.files import ValuesFile
 from notification_service.aggregation.kafka_view import CopiedView
@@ -15,6 +19,20 @@ class HeadsAlone(FileView):
 
     def find(self, key: str) -> Stored | None:
         raise AssertionError(key)
+
+
+class Changing(FileView):
+    """Names what has changed, and counts how often all heads are read."""
+
+    changed: tuple[str, ...] | None = None
+    walks = 0
+
+    def take_changed(self) -> tuple[str, ...] | None:  # type: ignore[override]
+        return self.changed
+
+    def heads(self) -> Iterator[tuple[str, bytes]]:
+        self.walks += 1
+        return super().heads()
 
 
 def head_of(number: int) -> Stored:
@@ -48,3 +66,41 @@ def test_heads_of_several_partitions_come_in_the_order_of_their_keys(tmp_path: P
     view = CopiedView(tmp_path)
     assert [key for key, _ in view.heads()] == [f"key-{number}" for number in range(6)]
     view.close()
+
+
+def test_of_the_keys_that_changed_alone_the_heads_are_read_once_all_are_known(tmp_path: Path) -> None:
+    values, index = ValuesFile(tmp_path / "values.db", is_copy=True), GroupIndex(tmp_path / "index.db")
+    view = Changing(values)
+    with values.writing() as writing:
+        writing.put({Slot(f"key-{number}"): head_of(number) for number in range(4)})
+    view.changed = ()
+    assert index.refresh(view).groups == 4, "the first time all are read, whatever has changed"
+    with values.writing() as writing:
+        writing.put({Slot("key-0"): None, Slot("key-1"): head_of(7), Slot("new"): head_of(8)})
+    view.changed = ("key-0", "key-1", "new", "never-seen")
+    assert index.refresh(view).groups == 4
+    assert index.find(GroupFilter(), 10).keys == ("key-2", "key-3", "key-1", "new")
+    assert view.walks == 1
+    view.changed = None
+    assert index.refresh(view).groups == 4
+    assert view.walks == 2
+    index.close()
+    values.close()
+
+
+def test_a_file_names_the_keys_that_it_wrote_since_it_was_asked_unless_they_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = ValuesFile(tmp_path / "values.db", is_copy=True)
+    assert values.take_changed() is None, "what was there before is unknown"
+    with values.writing() as writing:
+        writing.put({Slot("a"): head_of(1), Slot("a", "member"): head_of(2), Slot("b"): None})
+    assert values.take_changed() == {"a", "b"}
+    assert values.take_changed() == set()
+    monkeypatch.setattr(files, "_MAX_CHANGED", 1)
+    with values.writing() as writing:
+        writing.put({Slot("a"): None, Slot("b"): None})
+    assert values.take_changed() is None
+    values.clear()
+    assert values.take_changed() is None
+    values.close()

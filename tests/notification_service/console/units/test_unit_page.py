@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from harness.console_stage import URL, http_settings, make_sources
+from harness.console_stage import URL, http_settings, make_sources, without_times
 from harness.driving import PARTITION, Driven, Envelopes
 from harness.service_under_test import FakeClock
 from harness.stored_units import StoredUnits
@@ -137,7 +137,7 @@ def test_a_unit_whose_handler_is_called_says_for_how_long_and_at_which_attempt(s
     assert "for <strong>its handler, attempt 2 of 3</strong>" in page
     assert "Its handler has been called for 2.1 s." in page
     assert "<dt>Attempts that failed</dt><dd>1</dd>" in page
-    assert re.search(r"<dt>Call of its handler</dt><dd>since [-:0-9 ]+ \(2.1 s\)</dd>", page)
+    assert re.search(r"<dt>Call of its handler</dt><dd>since [-:0-9 ]+ \(2.1 s\)</dd>", without_times(page))
     assert "Next attempt" not in page
     assert ">handler called</text>" in page
     assert ">due</text>" not in page
@@ -164,7 +164,7 @@ def test_an_overdue_unit_of_a_stopped_service_is_not_said_to_be_released(stage: 
     assert "The service does not run here: it waits until it is started; its deadline was 1970-01-01 " in page
     assert " ago)." in page
     assert "it is released" not in page
-    assert re.search(r"\dT\d\d:", page) is None, "instants of one page have one format"
+    assert re.search(r"\dT\d\d:", without_times(page)) is None, "instants of one page have one format"
     assert f'<th scope="row" class="short">{PARTITION}@1</th>' in page
 
 
@@ -179,7 +179,7 @@ def test_a_unit_that_left_incomplete_is_not_shown_as_well(stage: Stage) -> None:
     (stage.directory / "out" / "notifications.jsonl").write_bytes(encode_line(line))
     page = stage.get("/unit?id=uow-1")
     assert 'class="state ok"' not in page
-    assert "Sent incomplete at 1970-01-01 00:16:40 (" in page
+    assert "Sent incomplete at 1970-01-01 00:16:40 (" in without_times(page)
     assert "without sequence:1." in page
     assert "<td>ACSP</td>" in page
 

@@ -14,19 +14,21 @@ from harness.service_under_test import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from notification_service.console import waiting as query
-from notification_service.console import waiting_copy as copy_module
-from notification_service.console.waiting import (
+from notification_service.console.sources import Spent
+from notification_service.console.waiting import copy as copy_module
+from notification_service.console.waiting import units as query
+from notification_service.console.waiting.copy import NAME, CopyUnusable, WaitingCopy
+from notification_service.console.waiting.units import (
     IDLE,
     LOOKED_AT,
     BadPlace,
+    Sort,
     WaitingFilter,
     WaitingPage,
     WaitingUnit,
     WaitingUnits,
     read_page,
 )
-from notification_service.console.waiting_copy import NAME, CopyUnusable, WaitingCopy
 from resequencer.record import Partition
 from resequencer.storage_port import Header, StorageUnavailable, WaitKind, Waits
 from storage.view_port import UnitView, WaitingChanges, WaitingPortion
@@ -59,6 +61,21 @@ def all_of(copy: WaitingCopy, asked: WaitingFilter | None = None, limit: int = 3
     while page.after is not None:
         page = page_of(copy, asked, page.after, limit)
         yield from page.units
+
+
+def back_through(copy: WaitingCopy, asked: WaitingFilter, limit: int = 2) -> Iterator[WaitingUnit]:
+    """Page to the end, then back to the beginning; yield what was seen on the way back, in the order of the list."""
+    page = page_of(copy, asked, limit=limit)
+    assert page.before is None
+    while page.after is not None:
+        page = page_of(copy, asked, page.after, limit)
+    seen = list(page.units)
+    while page.before is not None:
+        with copy.reading() as connection:
+            assert connection is not None
+            page = read_page(connection, asked, None, limit, page.before)
+        seen = [*(each for each in page.units if each not in seen), *seen]
+    yield from seen
 
 
 @pytest.fixture
@@ -114,6 +131,7 @@ FILTERS = st.builds(
     st.sampled_from(["", "T-0", "T-9"]),
     st.sampled_from(["", "a", "ü", "z"]),
     st.none() | st.integers(0, 6),
+    st.sampled_from(Sort),
 )
 
 
@@ -150,10 +168,11 @@ def compare_with_a_model(
     wanted = {key for key, value in model.items() if _lets_through(asked, key, value)}
     listed = list(all_of(copy, asked))
     assert sorted((each.unit, each.partition) for each in listed) == sorted(wanted)
-    if asked.unit:
+    if asked.is_by_unit:
         assert [each.unit for each in listed] == sorted(each.unit for each in listed)
     else:
-        assert [each.since for each in listed] == sorted(each.since for each in listed)
+        assert [each.since for each in listed] == sorted((each.since for each in listed), reverse=asked.sort is Sort.NEWEST)
+    assert list(back_through(copy, asked)) == listed
     page = page_of(copy, asked)
     assert (page.matching, page.total.units) == (len(wanted), len(model))
     assert page.total.envelopes == sum(each.stashed for each in model.values())
@@ -357,11 +376,16 @@ def test_the_thread_refreshes_and_ends_with_the_console(tmp_path: Path, view: Vi
         kept.close()
 
 
-def test_refreshing_takes_a_third_of_the_time_while_people_look_and_a_fiftieth_otherwise() -> None:
-    assert LOOKED_AT.pause_after(0.01) == 1
-    assert LOOKED_AT.pause_after(6.0) == pytest.approx(12)
-    assert IDLE.pause_after(0.01) == 10
-    assert IDLE.pause_after(6.0) == pytest.approx(294)
+def test_refreshing_takes_a_third_of_a_core_while_people_look_and_a_fiftieth_otherwise() -> None:
+    assert LOOKED_AT.pause_after(Spent(0.01, 0.01)) == 1
+    assert LOOKED_AT.pause_after(Spent(6.0, 6.0)) == pytest.approx(12)
+    assert IDLE.pause_after(Spent(0.01, 0.01)) == 10
+    assert IDLE.pause_after(Spent(6.0, 6.0)) == pytest.approx(294)
+
+
+def test_waiting_for_a_slow_server_or_a_busy_machine_makes_no_old_copy() -> None:
+    assert IDLE.pause_after(Spent(2.5, 0.02)) == 10
+    assert LOOKED_AT.pause_after(Spent(2.5, 0.02)) == 2.5, "it is asked for half of the time at most"
 
 
 def test_after_a_whole_listing_the_changes_since_are_read_soon_unless_that_is_the_whole_again(tmp_path: Path, view: View) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Iterator
+from html import unescape
+from io import StringIO
 from pathlib import Path
 
 import msgspec
 import pytest
-from harness.console_stage import URL, http_settings, make_sources
+from harness.console_stage import URL, http_settings, make_sources, text_of
 from harness.driving import PARTITION
 from harness.service_under_test import FakeClock
 from harness.stored_units import StoredUnits
@@ -102,7 +106,7 @@ def test_a_service_that_is_stale_is_told_before_what_waits(stage: Stage) -> None
     page = stage.get()
     assert "is stale" not in page
     assert "deadline, 39 s ago" in page
-    assert '<th scope="col">Waiting</th>' in page
+    assert 'aria-sort="descending"><a href="/waiting?sort=newest">Age' in page
     assert '<th scope="col" class="number">Worker</th>' in page
     assert all(f"<dt>{each.value}</dt>" in page for each in WaitKind), "each kind is explained"
     sources = stage.console.sources
@@ -115,11 +119,68 @@ def test_a_service_that_is_stale_is_told_before_what_waits(stage: Stage) -> None
     )
 
 
-def test_an_age_without_a_unit_says_what_is_expected(stage: Stage) -> None:
+def test_an_age_without_a_unit_is_refused_and_the_page_says_what_is_expected(stage: Stage) -> None:
     stage.units.put("uow-a", b"", waits(1))
-    page = stage.get("/waiting?older=10")
-    assert "such as 10m: 10" in page
+    page = stage.get("/waiting?older=10", code=400)
+    assert "older is '10'; expected: a number with a unit, such as 10m" in unescape(page)
     assert ">uow-a<" in page
+    assert "older is '10'" in unescape(stage.get("/waiting.csv?older=10", code=400))
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        (
+            "older_than=abc",
+            "the parameter 'older_than' is unknown, its value is 'abc'; known are: for, kind, partition, older, id",
+        ),
+        ("sort=size", "sort is 'size'; expected: age, newest, id"),
+        ("number=x", "number is 'x'; expected: that of a row"),
+        ("kind=call&amp;kind=held", "the parameter kind is given twice"),
+    ],
+)
+def test_a_parameter_that_would_not_be_applied_is_refused(stage: Stage, query: str, problem: str) -> None:
+    assert problem in unescape(stage.get(f"/waiting?{unescape(query)}", code=400))
+
+
+def test_a_list_is_sorted_and_says_which_rows_these_are_with_the_pages_beside(stage: Stage) -> None:
+    for number in range(120):
+        stage.units.put(f"uow-{(number * 7) % 120:03}", b"", waits(number))
+
+    def shown(path: str) -> tuple[list[str], str, str, str]:
+        page = stage.get(path)
+        paging = text_of(re.search(r'<nav class="paging".*?</nav>', page)[0])  # type: ignore[index]
+        links = {rel: unescape(url) for url, rel in re.findall(r'<a href="([^"]*)" rel="(prev|next)"', page)}
+        return re.findall(rf'partition={P0}">([^<]*)<', page), paging, links.get("prev", ""), links.get("next", "")
+
+    first, paging, previous, following = shown("/waiting?sort=id")
+    assert (first[0], first[-1], paging, previous) == ("uow-000", "uow-049", "1–50 of 120 Next page", "")
+    second, paging, previous, following = shown(following)
+    assert (second[0], paging) == ("uow-050", "51–100 of 120 Previous page Next page")
+    third, paging, back, none = shown(following)
+    assert (third[-1], paging, none) == ("uow-119", "101–120 of 120 Previous page", "")
+    assert shown(back)[:2] == (second, "51–100 of 120 Previous page Next page")
+    assert shown(previous)[:2] == (first, "1–50 of 120 Next page")
+    page = stage.get("/waiting?sort=newest&for=seq")
+    assert page.index(">uow-113<") < page.index(">uow-106<"), "the last that came begins"
+    assert 'aria-sort="ascending"><a href="/waiting?for=seq&amp;sort=age">Age' in page
+
+
+def test_the_list_is_a_file_for_a_spreadsheet_in_which_nothing_is_a_formula(stage: Stage) -> None:
+    stage.units.put("=cmd|' /C calc'!A0", b"", waits(1_000))
+    for number in range(1_100):
+        stage.units.put(f"uow-{number:04}", b"", waits(2_000 + number, 'bank,"a"'))
+    stage.console.waiting.refresh()
+    answer = stage.client.get("/waiting.csv")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.headers["content-disposition"] == 'attachment; filename="waiting.csv"'
+    rows = list(csv.reader(StringIO(answer.text, newline="")))
+    assert len(rows) == 1_102
+    assert rows[0] == ["unit", "waits_for", "kind", "since", "until", "envelopes", "bytes", "partition", "worker"]
+    times = ["1970-01-01T00:00:01.000Z", "1970-01-01T00:00:22.000Z"]
+    assert rows[1] == ["'=cmd|' /C calc'!A0", "sequence:1", "deadline", *times, "2", "1234", str(P0), ""]
+    assert rows[2][:2] == ["uow-0000", 'bank,"a"']
+    assert stage.client.get("/waiting.csv?id=uow-10&sort=id").text.count("\r\n") == 101
 
 
 def test_pages_follow_each_other_without_a_gap_and_keep_the_filter(stage: Stage) -> None:
@@ -158,3 +219,13 @@ def test_with_storage_none_the_reported_waits_are_shown_and_the_page_says_why_th
     stage.units.close()
     assert "uow-told" in page
     assert "in the memory of its worker" in page
+
+
+def test_a_page_says_first_of_all_that_it_is_old(stage: Stage) -> None:
+    stage.units.put("uow-a", b"", waits(stage.clock.now() - 60_000))
+    fresh = text_of(stage.get())
+    assert "Waiting As of 2026-03-28 23:20:00, 0 s ago. Waiting units 1" in fresh
+    stage.clock.advance(130_000)
+    old = text_of(stage.client.get("/waiting").text)
+    assert "Waiting ! The waiting units below are 2 min 10 s old : as of 2026-03-28 23:20:00. They are being read again" in old
+    assert old.index("2 min 10 s old") < old.index("Waiting units 1")

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
 from heapq import merge
 from itertools import islice
 from threading import Lock
@@ -11,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from notification_service.console.sources import FRESH_MS, Pace, Refresher, Sources
-from notification_service.console.waiting_copy import CopyUnusable, WaitingCopy
+from notification_service.console.waiting.copy import CopyUnusable, WaitingCopy
 from resequencer.clock import Instant
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable
@@ -28,16 +29,33 @@ _COUNTED = 10_000
 """How many matching units are counted at most where a count must read them."""
 
 _MAX_LISTED = 200
+_AT_ONCE = 1_000
+
+
+class Sort(StrEnum):
+    """The order of a list: the longest wait first, the shortest first, or by id."""
+
+    AGE = "age"
+    NEWEST = "newest"
+    ID = "id"
 
 
 class WaitingFilter(msgspec.Struct, frozen=True):
-    """Which waiting units to list. `waits_for` and `unit` are beginnings; `before` is the instant since which they wait."""
+    """Which waiting units to list. `waits_for` and `unit` are beginnings; `before` is the instant since which they wait.
+
+    With `unit` the order is by id, whatever `sort` is.
+    """
 
     waits_for: str = ""
     kind: str = ""
     partition: str = ""
     unit: str = ""
     before: Instant | None = None
+    sort: Sort = Sort.AGE
+
+    @property
+    def is_by_unit(self) -> bool:
+        return bool(self.unit) or self.sort is Sort.ID
 
     @property
     def is_about_classes(self) -> bool:
@@ -76,7 +94,8 @@ class WaitingClass(msgspec.Struct, frozen=True):
 
 
 class WaitingPage(msgspec.Struct, frozen=True):
-    """A page of waiting units. `after` is the place from which the next page begins, None on the last one.
+    """A page of waiting units. `after` is the place from which the next page begins, None on the last one; `before` the place
+    before which the previous one ends, None on the first one.
 
     `matching` counts all units that the filter lets through, `_COUNTED` + 1 if there are more than `_COUNTED`.
     `total`, `classes` (the largest first) and `kinds` are about all units, without the filter.
@@ -84,6 +103,7 @@ class WaitingPage(msgspec.Struct, frozen=True):
 
     units: tuple[WaitingUnit, ...] = ()
     after: str | None = None
+    before: str | None = None
     matching: int = 0
     is_counted: bool = True
     total: Totals = Totals()
@@ -95,26 +115,41 @@ class BadPlace(ValueError):
     """The text is no place of a page."""
 
 
-def read_page(connection: sqlite3.Connection, asked: WaitingFilter, after: str | None, limit: int) -> WaitingPage:
-    """Return the page behind the place `after`, by age, or by id if the filter has the beginning of one.
+def read_page(
+    connection: sqlite3.Connection, asked: WaitingFilter, after: str | None, limit: int, before: str | None = None
+) -> WaitingPage:
+    """Return the page behind the place `after`, or that before the place `before`, in the order that is asked for.
 
     Raises:
-        BadPlace: `after` is no place.
+        BadPlace: `after` or `before` is no place.
     """
-    chosen = _Chosen(connection, asked)
-    place = None if after is None else _place_of(after, is_by_unit=bool(asked.unit))
-    hits = list(islice(chosen.by_unit(place, limit + 1) if asked.unit else chosen.by_age(place, limit + 1), limit + 1))
-    units = tuple(_units_of(connection, [each.row for each in hits[:limit]]))
+    chosen, text = _Chosen(connection, asked), after if before is None else before
+    place = None if text is None else _place_of(text, is_by_unit=asked.is_by_unit)
+    hits = list(islice(chosen.read(place, limit + 1, is_backwards=before is not None), limit + 1))
+    has_more, hits = len(hits) > limit, hits[:limit]
+    if before is not None and len(hits) < limit:
+        return read_page(connection, asked, None, limit)
+    if before is not None:
+        hits.reverse()
+    is_last, is_first = (not has_more, after is None) if before is None else (False, not has_more)
     classes = _largest_classes(connection)
     return WaitingPage(
-        units,
-        hits[limit - 1].place if len(hits) > limit else None,
+        tuple(_units_of(connection, [each.row for each in hits])),
+        hits[-1].place if hits and not is_last else None,
+        hits[0].place if hits and not is_first else None,
         matching := chosen.count(),
         matching <= _COUNTED,
         _totals(connection),
         tuple(classes[:_MAX_LISTED]),
         len(classes),
     )
+
+
+def read_rows(connection: sqlite3.Connection, asked: WaitingFilter, after: str | None, limit: int) -> WaitingPage:
+    """As `read_page`, without counts and totals."""
+    place = None if after is None else _place_of(after, is_by_unit=asked.is_by_unit)
+    hits = list(islice(_Chosen(connection, asked).read(place, limit), limit))
+    return WaitingPage(tuple(_units_of(connection, [each.row for each in hits])), hits[-1].place if len(hits) == limit else None)
 
 
 def find_partitions_of(connection: sqlite3.Connection, unit: str) -> list[str]:
@@ -143,38 +178,44 @@ class _Chosen:
         self._classes = _classes(connection, asked) if asked.is_about_classes else None
         self._before = 2**62 if asked.before is None else asked.before
 
-    def by_age(self, after: _Place | None, limit: int) -> Iterator[_Hit]:
-        """Yield the rows, the oldest first."""
-        yield from (_Hit(row, f"{since}.{row}") for since, row in self._by_age(after, limit))
+    def read(self, place: _Place | None, limit: int, *, is_backwards: bool = False) -> Iterator[_Hit]:
+        """Yield the rows behind the place, in the order that is asked for, or backwards from it."""
+        if self._asked.is_by_unit:
+            yield from self._by_unit(place, limit, is_down=is_backwards)
+            return
+        is_down = is_backwards is not (self._asked.sort is Sort.NEWEST)
+        yield from (_Hit(row, f"{since}.{row}") for since, row in self._by_age(place, limit, is_down=is_down))
 
-    def _by_age(self, after: _Place | None, limit: int) -> Iterator[tuple[int, int]]:
-        since, row = after or (-(2**62), 0)
-        place = (since, row, self._before)
+    def _by_age(self, place: _Place | None, limit: int, *, is_down: bool) -> Iterator[tuple[int, int]]:
+        since, row = place or ((2**62, 2**62) if is_down else (-(2**62), 0))
+        values = (since, row, self._before)
+        beyond, order = ("(since, id) < (?, ?)", "since DESC, id DESC") if is_down else ("(since, id) > (?, ?)", "since, id")
         if self._classes is None or len(self._classes) > _MAX_CLASSES:
             among, chosen = self._among_classes()
-            query = f"SELECT since, id FROM waiting INDEXED BY by_age WHERE (since, id) > (?, ?) AND since < ? {among}"  # noqa: S608
-            yield from self._connection.execute(f"{query} ORDER BY since, id LIMIT {limit:d}", (*place, *chosen))
+            query = f"SELECT since, id FROM waiting INDEXED BY by_age WHERE {beyond} AND since < ? {among}"  # noqa: S608
+            yield from self._connection.execute(f"{query} ORDER BY {order} LIMIT {limit:d}", (*values, *chosen))
             return
-        query = "SELECT since, id FROM waiting WHERE class = ? AND (since, id) > (?, ?) AND since < ? ORDER BY since, id"
-        yield from merge(*(self._connection.execute(query, (each, *place)) for each in self._classes))
+        query = f"SELECT since, id FROM waiting WHERE class = ? AND {beyond} AND since < ? ORDER BY {order}"  # noqa: S608
+        yield from merge(*(self._connection.execute(query, (each, *values)) for each in self._classes), reverse=is_down)
 
-    def by_unit(self, after: _Place | None, limit: int) -> Iterator[_Hit]:
-        """Yield the rows, by unit."""
-        unit, partition = after or (self._asked.unit, -1)
+    def _by_unit(self, place: _Place | None, limit: int, *, is_down: bool) -> Iterator[_Hit]:
+        beginning = self._asked.unit
+        unit, partition = place or ((_end_of(beginning), -1) if is_down else (beginning, -1))
+        beyond, order = ("(unit, partition) < (?, ?)", "unit DESC, partition DESC")
+        if not is_down:
+            beyond, order = ("(unit, partition) > (?, ?)", "unit, partition")
         among, chosen = self._among_classes()
         is_rare = self._classes is not None and self._sum_of_classes() < _FEW
         query = f"""SELECT unit, partition, id FROM waiting INDEXED BY {"by_class" if is_rare else "by_unit"}
-            WHERE (unit, partition) > (?, ?) AND unit < ? AND since < ? {among} ORDER BY unit, partition LIMIT {limit:d}"""  # noqa: S608
-        found = self._connection.execute(query, (unit, partition, _end_of(self._asked.unit), self._before, *chosen))
-        yield from (_Hit(row, f"{partition}.{unit}") for unit, partition, row in found)
+            WHERE {beyond} AND unit >= ? AND unit < ? AND since < ? {among} ORDER BY {order} LIMIT {limit:d}"""  # noqa: S608
+        values = (unit, partition, beginning, _end_of(beginning), self._before, *chosen)
+        yield from (_Hit(row, f"{partition}.{unit}") for unit, partition, row in self._connection.execute(query, values))
 
     def count(self) -> int:
         """Return how many there are, `_COUNTED` + 1 for more than `_COUNTED` where counting reads each."""
-        if self._asked.unit:
-            return sum(1 for _ in self.by_unit(None, _COUNTED + 1))
-        if self._asked.before is None:
+        if self._asked.before is None and not self._asked.unit:
             return self._sum_of_classes()
-        return sum(1 for _ in islice(self.by_age(None, _COUNTED + 1), _COUNTED + 1))
+        return sum(1 for _ in islice(self.read(None, _COUNTED + 1), _COUNTED + 1))
 
     def _among_classes(self) -> tuple[str, tuple[str, ...]]:
         """Return a condition for the classes, and its parameters."""
@@ -276,21 +317,34 @@ class WaitingUnits:
     def close(self) -> None:
         self._refresher.stop()
 
-    def ask(self, asked: WaitingFilter, after: str | None = None, limit: int = 50) -> WaitingAnswer:
-        """Return a page. A copy that was not looked at for a while is refreshed first, if that is quick.
+    def ask(self, asked: WaitingFilter, after: str | None = None, limit: int = 50, before: str | None = None) -> WaitingAnswer:
+        """Return a page, as `read_page`. A copy that was not looked at for a while is refreshed first, if that is quick.
 
         Raises:
-            BadPlace: `after` is no place of a page.
+            BadPlace: `after` or `before` is no place of a page.
         """
         self._refresher.look(LOOKED_AT, is_old=self._is_old())
         page, problem = WaitingPage(), self._problem
         try:
             with self._copy.reading() as connection:
                 if connection is not None:
-                    page = read_page(connection, asked, after, limit)
+                    page = read_page(connection, asked, after, limit, before)
         except CopyUnusable as error:
             problem = f"the copy of the waiting units cannot be read: {error}"
         return WaitingAnswer(page, tuple(self._freshness.values()), problem)
+
+    def all(self, asked: WaitingFilter) -> Iterator[WaitingUnit]:
+        """Yield all units that the filter lets through, read in portions: who takes them slowly keeps nothing open.
+
+        Raises:
+            CopyUnusable: The copy cannot be read.
+        """
+        after, is_first = None, True
+        while is_first or after is not None:
+            with self._copy.reading() as connection:
+                page = WaitingPage() if connection is None else read_rows(connection, asked, after, _AT_ONCE)
+            yield from page.units
+            after, is_first = page.after, False
 
     def find_partitions(self, unit: str) -> Sequence[Partition]:
         """Return the partitions in which the unit waited when the copy was refreshed; none if there is no copy."""
