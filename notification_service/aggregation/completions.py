@@ -14,15 +14,21 @@ Place = Mapping[int, int]
 """By partition the next offset to read. Of a file, which has the partition 0 alone, it counts bytes."""
 
 ONLY = 0
+_BYTES_AT_ONCE = 1 << 20
 
 
 class Completed(NamedTuple):
-    """A record of a completion, without its value. The next one of its partition is at `next_offset` or behind it."""
+    """A record of a completion. The next one of its partition is at `next_offset` or behind it.
+
+    A log without values leaves out key and value: who needs only the headers keeps no more in memory.
+    """
 
     partition: int
     offset: int
     next_offset: int
     headers: Headers
+    key: bytes | None = None
+    value: bytes = b""
 
 
 class CompletionsLog(Protocol):
@@ -39,7 +45,8 @@ class CompletionsLog(Protocol):
     def read(self, at: Place, limit: int) -> tuple[list[Completed], Place]:
         """Return about `limit` records of these partitions from these offsets on, and the place behind them.
 
-        None after a moment without any. A partition whose offset is gone is read from the first that exists.
+        Fewer if they are long, none after a moment without any. A partition whose offset is gone is read from the first that
+        exists.
         """
         ...
 
@@ -49,9 +56,10 @@ class CompletionsLog(Protocol):
 class FileCompletions:
     """Reads the file of completions, which is never rotated. A last line without its end is not there yet."""
 
-    def __init__(self, path: Path, files: FileOperations) -> None:
+    def __init__(self, path: Path, files: FileOperations, *, has_values: bool = False) -> None:
         self._path = path
         self._files = files
+        self._has_values = has_values
 
     def begins(self) -> Place:
         return {ONLY: 0}
@@ -68,7 +76,7 @@ class FileCompletions:
 
     def read(self, at: Place, limit: int) -> tuple[list[Completed], Place]:
         found: list[Completed] = []
-        offset = at.get(ONLY, 0)
+        offset, size = at.get(ONLY, 0), 0
         if not self._path.exists() or self._path.stat().st_size < offset:
             return found, {ONLY: offset}
         for line in scan(self._path, self._files, offset):
@@ -76,9 +84,10 @@ class FileCompletions:
             following = line.start + length + 1
             decoded = None if line.cut is not None else decode_line(line.content)
             if decoded is not None and not isinstance(decoded, Defect):
-                found.append(Completed(ONLY, line.start, following, decoded.headers))
-            offset = following
-            if len(found) >= limit:
+                valued = (decoded.key, decoded.value or b"") if self._has_values else ()
+                found.append(Completed(ONLY, line.start, following, decoded.headers, *valued))
+            offset, size = following, size + length
+            if len(found) >= limit or (self._has_values and size >= _BYTES_AT_ONCE):
                 break
         return found, {ONLY: offset}
 

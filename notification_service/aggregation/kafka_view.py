@@ -1,16 +1,19 @@
 """The view of a store on topics: reads the values' topic into files of its own."""
 
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
 from heapq import merge
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
 from notification_service.aggregation.completions import Completed, Place
 from notification_service.aggregation.core import Stored
 from notification_service.aggregation.files import ValuesFile
-from notification_service.aggregation.kafka_store import Restoring
-from notification_service.aggregation.view import FileView
+from notification_service.aggregation.kafka_store import Restoring, read_value
+from notification_service.aggregation.view import FileView, ValueChange
 from notification_service.connectors.kafka.producer import partition_of
 from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.connectors.kafka.topic_reader import CommittedReader
@@ -40,6 +43,9 @@ class CopiedView:
 
     def heads(self) -> Iterator[tuple[str, bytes]]:
         return merge(*(each.heads() for each in self._views.values()))
+
+    def keys(self, after: str) -> Iterator[str]:
+        return merge(*(each.keys(after) for each in self._views.values()))
 
     def members(self, key: str, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
         return self._views[number_of(key, len(self._views))].members(key, after, limit) if self._views else ()
@@ -87,10 +93,33 @@ def _count_of(directory: Path) -> int:
     return 1 + max((int(each) for each in names if each.isdigit()), default=-1)
 
 
+_LOOKED_BACK = 1_000
+
+
+def find_changes(settings: KafkaSettings, key: str, limit: int) -> Sequence[ValueChange]:
+    """Return the last changes of a key and its members that the topic of values still has, the latest first.
+
+    `settings.topics.input` is that topic. Only the last records of the key's partition are read.
+    """
+    topic = settings.topics.input
+    with closing(CommittedReader(settings, [topic])) as reader:
+        number = number_of(key, len(reader.numbers))
+        reader.choose([number])
+        ((name, begin),), (end,) = reader.begins().items(), reader.ends().values()
+        reader.seek(name, max(begin, end - _LOOKED_BACK))
+        found = deque[ValueChange](maxlen=limit)
+        for _, records in reader.read({name: end}):
+            for each in records:
+                if (value := read_value(each)) is not None and value[0].key == key:
+                    found.appendleft(ValueChange(each.timestamp, value[0].member, None if value[1] is None else value[1].body))
+    return tuple(found)
+
+
 class TopicCompletions:
     """A `CompletionsLog` over the topic `settings.topics.notifications`, with one reader that is kept open."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaSettings, *, has_values: bool = False) -> None:
+        self._has_values = has_values
         self._topic = settings.topics.notifications
         self._settings = replace(settings, topics=replace(settings.topics, input=self._topic))
         self._reader: CommittedReader | None = None
@@ -116,12 +145,13 @@ class TopicCompletions:
     def _read(self, at: Place, limit: int) -> tuple[list[Completed], Place]:
         reader = self._opened()
         reader.follow({number: at[number] for number in reader.numbers if number in at})
-        found = [
-            Completed(name.partition, each.offset, each.offset + 1, tuple((key, value or b"") for key, value in each.headers))
-            for name, records in reader.poll(limit).items()
-            for each in records
-        ]
+        found = [self._completed(each) for records in reader.poll(limit).values() for each in records]
         return found, reader.positions()
+
+    def _completed(self, fetched: Any) -> Completed:
+        headers = tuple((name, value or b"") for name, value in fetched.headers)
+        valued = (fetched.key, fetched.value or b"") if self._has_values else ()
+        return Completed(fetched.partition, fetched.offset, fetched.offset + 1, headers, *valued)
 
     def _opened(self) -> CommittedReader:
         if self._reader is None:

@@ -10,6 +10,9 @@ from resequencer.keys.configuration_key import Key, NamedSections, Section
 from resequencer.keys.list_types import Names
 from resequencer.keys.value_types import Choice, Duration, FilePath, Foreign, Switch, TopicName, Whole
 
+PAYMENTS = "payments"
+"""The name of the store of the payments of messages."""
+
 
 class ReportType(StrEnum):
     """What the value of a group report is: the pain.002 as JSON, or as an XML text."""

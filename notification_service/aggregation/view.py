@@ -1,12 +1,21 @@
 """Reads the values of a store from outside of its workers."""
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from notification_service.aggregation.core import Slot, Stored
 from notification_service.aggregation.files import ValuesFile
+from resequencer.clock import Instant
 
 _AT_ONCE = 1_000
+
+
+class ValueChange(NamedTuple):
+    """What a head, or with `member` the value of a member, was changed to, and when that was written. None: it was deleted."""
+
+    at: Instant
+    member: str
+    body: bytes | None
 
 
 class StoreView(Protocol):
@@ -26,6 +35,10 @@ class StoreView(Protocol):
 
     def heads(self) -> Iterator[tuple[str, bytes]]:
         """Yield all keys with their heads, in the order of the keys."""
+        ...
+
+    def keys(self, after: str) -> Iterator[str]:
+        """Yield the keys behind `after`, in order."""
         ...
 
     def members(self, key: str, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
@@ -56,6 +69,11 @@ class FileView:
         while self._path.exists() and (found := self._file.heads(after, _AT_ONCE)):
             yield from found
             after = found[-1][0]
+
+    def keys(self, after: str) -> Iterator[str]:
+        while self._path.exists() and (found := self._file.keys(after, _AT_ONCE)):
+            yield from found
+            after = found[-1]
 
     def members(self, key: str, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
         return self._file.member_values(key, after, limit) if self._path.exists() else ()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from notification_service.aggregation.settings import PAYMENTS
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.lookup_sources import Job, load_spark_settings
-from notification_service.configuration.receiver_constraints import PAYMENTS
 from notification_service.configuration.schema import path_of, settings_from
 from notification_service.configuration.sections import Ingress, Notifications, Resequencers, TransportType
 from notification_service.configuration.transports import copied_settings, facts_group, kafka_settings, only_with_one_kind

@@ -68,7 +68,7 @@ def _password() -> str:
 
 
 _log = logging.getLogger("resequencer.console")
-_LIBRARIES = ("starlette", "uvicorn", "jinja2", "multipart", "prometheus_client")
+_LIBRARIES = ("starlette", "uvicorn", "websockets", "jinja2", "multipart", "prometheus_client")
 _NICE = 10
 _OOM_SCORE = 500
 """As if it held half of the machine's memory more than it does (proc_pid_oom_score_adj(5)); a worker has 0."""

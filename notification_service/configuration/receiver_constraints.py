@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from notification_service.aggregation.settings import AggregationSettings
+from notification_service.aggregation.settings import PAYMENTS, AggregationSettings
 from notification_service.configuration.kafka_client_options import CONSUMER_CLIENTS
 from notification_service.configuration.region_constraints import FORGOTTEN
 from notification_service.configuration.schema import Schema, names_below, path_of
@@ -167,9 +167,6 @@ def _is_more(found: Values, first: str, maximum: str) -> bool:
 def _has_retry_topics(found: Values) -> bool:
     return found[_POLICY] is not None and Policy(found[_POLICY]).has_retry_topics
 
-
-PAYMENTS = "payments"
-"""The name of the store of the payments of messages."""
 
 _STORES, _HAS_STORES = path_of(AggregationSettings, "stores"), path_of(AggregationSettings, "is_enabled")
 _FORMAT = path_of(EventsSettings, "format")

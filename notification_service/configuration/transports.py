@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from notification_service.aggregation.settings import PAYMENTS
 from notification_service.configuration.configuration import Configuration
-from notification_service.configuration.receiver_constraints import PAYMENTS
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Ingress, Notifications, TransportType
 from notification_service.connectors.files.settings import FileSettings

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import uvicorn
@@ -21,7 +21,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
+from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from notification_service.console.access.identity import Authenticator, Client, Network, is_within
 from notification_service.console.access.layer import AccessLayer, BodyTooLarge, Limits, route
@@ -39,11 +42,15 @@ from notification_service.console.overview import (
     worker_routes,
 )
 from notification_service.console.region_pages import region_operations, region_routes
+from notification_service.console.stores.pages import socket_routes, store_operations, store_routes
 from notification_service.console.unit_pages import find_operations, find_routes, unit_operations, unit_routes
 from notification_service.console.waiting.bulk_orders import bulk_order_routes
 from notification_service.console.waiting.pages import waiting_routes
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable
+
+if TYPE_CHECKING:
+    import h11
 
 _log = logging.getLogger("resequencer.console")
 
@@ -94,6 +101,7 @@ def operations_of(console: Console) -> list[Operation]:
         *order_operations(console),
         *delivery_operations(console),
         *group_operations(console),
+        *store_operations(console),
         Operation("/openapi.json", "description", description, JSON, "This description of the API (OpenAPI 3.1)"),
     ]
 
@@ -141,6 +149,7 @@ def routes_of(console: Console) -> list[Route]:
         *partition_routes(console),
         *delivery_routes(console),
         *group_routes(console),
+        *store_routes(console),
         *region_routes(console),
         *worker_routes(console),
         *event_routes(console),
@@ -151,7 +160,7 @@ def routes_of(console: Console) -> list[Route]:
 def make_application(console: Console, authenticator: Authenticator, limits: Limits | None = None) -> Starlette:
     """Make the application; nothing is read before the first request."""
     return Starlette(
-        routes=[*routes_of(console), Mount("/static", StaticFiles(directory=STATIC), name="static")],
+        routes=[*routes_of(console), *socket_routes(console), Mount("/static", StaticFiles(directory=STATIC), name="static")],
         middleware=[
             Middleware(
                 AccessLayer,
@@ -195,7 +204,7 @@ def serve(endpoints: Sequence[Endpoint], lifeline: int | None = None, on_stop: C
 
 
 async def _serve(endpoints: Sequence[Endpoint], lifeline: int | None, on_stop: Callable[[], None]) -> None:
-    servers = [_Server(_config(each)) for each in endpoints]
+    servers = [server_of(each) for each in endpoints]
 
     loop = asyncio.get_running_loop()
 
@@ -213,6 +222,11 @@ async def _serve(endpoints: Sequence[Endpoint], lifeline: int | None, on_stop: C
     await asyncio.gather(*(server.serve([each.bound]) for server, each in zip(servers, endpoints, strict=True)))
 
 
+def server_of(endpoint: Endpoint) -> uvicorn.Server:
+    """Return the server of an endpoint, which leaves signals to its user."""
+    return _Server(_config(endpoint))
+
+
 def _config(endpoint: Endpoint) -> uvicorn.Config:
     certificate, key = (endpoint.tls.certificate_file, endpoint.tls.key_file) if endpoint.tls else (None, None)
     made = _Config(
@@ -220,7 +234,9 @@ def _config(endpoint: Endpoint) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         lifespan="off",
-        ws="none",
+        ws=_BoundedSocket,
+        ws_max_size=_SOCKET_BYTES,
+        ws_per_message_deflate=False,
         http=_ImpatientProtocol,
         proxy_headers=False,
         server_header=False,
@@ -247,6 +263,7 @@ class _ImpatientProtocol(H11Protocol):
     cycle: RequestResponseCycle | None  # type: ignore[assignment]
     connections: set["_ImpatientProtocol"]  # type: ignore[assignment]
     waits_since = 0.0
+    is_socket = False
     network: str | None = None
     """What connections are counted by; None: a proxy, whose connections are not counted."""
 
@@ -277,8 +294,12 @@ class _ImpatientProtocol(H11Protocol):
         """Whether the next thing is a request of the client."""
         return (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing()
 
+    def handle_websocket_upgrade(self, event: "h11.Request") -> None:
+        self.is_socket = True
+        super().handle_websocket_upgrade(event)
+
     def _close_after(self, before: object) -> None:
-        if self.cycle is before and not self.transport.is_closing():
+        if self.cycle is before and not self.is_socket and not self.transport.is_closing():
             self.transport.close()
             self.loop.call_later(_HEAD_SECONDS, self._end)
 
@@ -286,6 +307,51 @@ class _ImpatientProtocol(H11Protocol):
         """End a connection whose client does not read an answer to its end, or the end of TLS."""
         if self in self.connections:
             self.transport.abort()
+
+
+_SOCKET_BYTES = 1_024
+_SEND_SECONDS = 20
+
+
+class _BoundedSocket(WebSocketsSansIOProtocol):
+    """Ends a web socket whose client takes nothing, and keeps no more for it than one message and the transport's 64 KiB."""
+
+    is_waiting, network = False, None
+    """As of `_ImpatientProtocol`, which it takes over from: its connection is counted by the application."""
+
+    def data_received(self, data: bytes) -> None:
+        if self.handshake_initiated and not self.handshake_complete:
+            self.transport.abort()  # It sends frames, and has no answer yet.
+        else:
+            super().data_received(data)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.transport.pause_reading()  # Who sends pings and reads no pongs would fill the memory.
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.read_paused:
+            self.transport.resume_reading()
+
+    async def send(self, message: ASGISendEvent) -> None:
+        try:
+            await asyncio.wait_for(self.writable.wait(), _SEND_SECONDS)
+        except TimeoutError:
+            _log.info("a client that took nothing by its web socket for %d s was cut off; it resumes where it was", _SEND_SECONDS)
+            self.close_sent = True
+            self.conn.fail(1013, "you take nothing; listen again behind the last id")
+            self.transport.write(b"".join(self.conn.data_to_send()))  # It finds the reason if it reads after all.
+            raise ClientDisconnected from None
+        await super().send(message)
+
+    def on_task_complete(self, task: asyncio.Task[None]) -> None:
+        super().on_task_complete(task)
+        self.loop.call_later(_HEAD_SECONDS, self.transport.abort)
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self.transport.abort()
 
 
 class _Server(uvicorn.Server):

@@ -14,11 +14,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup, escape
 from msgspec import Meta
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.templating import Jinja2Templates
 
+from notification_service.aggregation.settings import PAYMENTS
 from notification_service.console.access.identity import AuditLog, Identity, Role
 from notification_service.console.access.layer import FormTokens, route
 from notification_service.console.access.settings import HttpSettings
@@ -26,6 +27,7 @@ from notification_service.console.find_unit import called_text, relative_text
 from notification_service.console.groups import Groups
 from notification_service.console.history import History, Peers, Sampler
 from notification_service.console.sources import SharedViews, Sources
+from notification_service.console.stores.watch import OwnStore, WatchedStore
 from notification_service.console.waiting.units import WaitingUnits
 from notification_service.events.identifiers import shown
 from resequencer.clock import Clock, Instant, instant_of, instant_text
@@ -95,7 +97,7 @@ def rate_text(per_second: float) -> str:
 
 
 MAX_LISTENERS = 100
-"""Each page that listens keeps a connection; half of those that the server has remain for requests."""
+"""Each page or program that listens keeps a connection; half of those that the server has remain for requests."""
 
 
 class Listening:
@@ -112,14 +114,22 @@ class Listening:
 
     async def counted(self, events: AsyncIterator[str]) -> AsyncIterator[str]:
         """Yield the events, and count the listener while it gets them."""
+        with self.taken():
+            try:
+                async for each in events:
+                    yield each
+            finally:
+                if hasattr(events, "aclose"):
+                    await events.aclose()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Count a listener meanwhile."""
         self.count += 1
         try:
-            async for each in events:
-                yield each
+            yield
         finally:
             self.count -= 1
-            if hasattr(events, "aclose"):
-                await events.aclose()
 
 
 class Console:
@@ -138,6 +148,10 @@ class Console:
         self._templates: Jinja2Templates = make_templates(sources.clock)
         self.ledger = None if sources.open_ledger is None else sources.open_ledger()
         self.groups = None if sources.groups is None else Groups(sources.groups, sources.clock)
+        self.own_stores = {name: OwnStore(each, sources.clock) for name, each in sources.stores.items()}
+        payments: Mapping[str, WatchedStore] = {} if self.groups is None else {PAYMENTS: self.groups}
+        self.stores: Mapping[str, WatchedStore] = {**payments, **self.own_stores}
+        """All stores: that of the payments of messages, and users' own."""
         self.listening = Listening()
         self._views = None if sources.open_view is None else SharedViews(sources.open_view)
 
@@ -146,6 +160,7 @@ class Console:
         identity = identity_of(request)
         shown |= {"identity": identity, "now": self.sources.clock.now(), "form_token": lambda: self.tokens.make(identity)}
         shown["version"] = self._version
+        shown |= {"has_own_stores": bool(self.own_stores)}
         return self._templates.TemplateResponse(request, template, shown, status_code=status)
 
     @contextmanager
@@ -161,18 +176,18 @@ class Console:
         """Begin to look at the service in the background."""
         self.sampler.start()
         self.waiting.start()
-        if self.groups is not None:
-            self.groups.start()
+        for each in self.stores.values():
+            each.start()
 
     def end_streams(self) -> None:
         """Let those go that listen to completions, so that the server need not wait for them. May be called more than once."""
-        if self.groups is not None:
-            self.groups.feed.end()
+        for each in self.stores.values():
+            each.feed.end()
 
     def close(self) -> None:
         self.sampler.stop()
-        if self.groups is not None:
-            self.groups.close()
+        for each in self.stores.values():
+            each.close()
         self.waiting.close()
         if self.ledger is not None:
             self.ledger.close()
@@ -180,7 +195,7 @@ class Console:
             self._views.close()
 
 
-def identity_of(request: Request) -> Identity:
+def identity_of(request: HTTPConnection) -> Identity:
     """Who makes this request, as the access layer found out."""
     identity: Identity = request.state.identity
     return identity
@@ -266,7 +281,7 @@ def answer_of(answer: msgspec.Struct, status: int = 200) -> Response:
 _PLACE = re.compile(r" - at `\$(?:\.(?P<name>[^`.\[]+))?[^`]*`$")
 
 
-def read_query(request: Request, wanted: type[Taken]) -> Taken:
+def read_query(request: HTTPConnection, wanted: type[Taken]) -> Taken:
     """Return the parameters of the URL. Raises HTTPException (400) if one is unknown, missing, given twice or not as expected."""
     given: dict[str, str] = {}
     known = [each.encode_name for each in msgspec.structs.fields(wanted)]

@@ -24,7 +24,6 @@ from notification_service.aggregation.payments.report import CONTRADICTION, Prob
 from notification_service.aggregation.view import StoreView
 from notification_service.console.access.identity import Identity, Role
 from notification_service.console.access.layer import route
-from notification_service.console.completion_stream import EventStream, NoPlace, place_of, stream
 from notification_service.console.context import (
     Because,
     Console,
@@ -38,8 +37,10 @@ from notification_service.console.context import (
 )
 from notification_service.console.csv_files import MAX_ROWS, csv_answer, time_cell
 from notification_service.console.find import NOT_COUNTED, GroupsFound
-from notification_service.console.groups import GroupFilter, Groups, GroupsFreshness, GroupTotals
+from notification_service.console.groups import GroupFilter, Groups, GroupTotals
 from notification_service.console.sources import OLD_MS
+from notification_service.console.stores.stream import EventStream, place_asked, stream
+from notification_service.console.stores.watch import StoreFreshness
 from notification_service.events.identifiers import shown
 from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError
@@ -329,7 +330,7 @@ def _described(key: str, head: bytes) -> GroupView | None:
         return None
 
 
-def _missing(freshness: GroupsFreshness) -> HTTPException:
+def _missing(freshness: StoreFreshness) -> HTTPException:
     if freshness.as_of is None:
         reason = f": {freshness.problem}" if freshness.problem else ""
         return HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, f"the groups were not read yet{reason}; try again in a moment")
@@ -346,9 +347,6 @@ def _answered(key: str) -> Iterator[None]:
             f"the values of group {printable(key)[:80]} cannot be read ({printable(str(error))}); a later version wrote them"
         )
         raise HTTPException(HTTPStatus.NOT_FOUND, problem) from error
-
-
-_LAST_EVENT = "last-event-id"
 
 
 class GroupsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -426,11 +424,7 @@ def group_operations(console: Console) -> list[Operation]:
     def events(request: Request, query: EventsQuery) -> EventStream:
         ours = groups_of(console)
         console.listening.check()
-        last = request.headers.get(_LAST_EVENT) or query.after
-        try:
-            after = place_of(last) if last else None
-        except NoPlace as error:
-            raise HTTPException(400, f"after is {shown(last[:100])}; expected: the id of an event") from error
+        after = place_asked(request, query.after)
         events = stream(ours.feed, after, ours.watch.look if query.progress == "true" else None)
         return EventStream(console.listening.counted(events))
 

@@ -19,15 +19,16 @@ from typing import NamedTuple
 
 import msgspec
 
+from guardian import headers as names
+from notification_service.aggregation.completions import Completed
 from notification_service.aggregation.payments.commands import encode_close
 from notification_service.aggregation.payments.group_view import NOT_THROUGH, describe
 from notification_service.aggregation.payments.head import GroupState
 from notification_service.aggregation.view import StoreView
-from notification_service.console.completion_stream import CompletionFeed
-from notification_service.console.sources import FRESH_MS, GroupSource, Pace, Refresher
+from notification_service.console.sources import Pace, StoreSource
+from notification_service.console.stores.watch import PAGE, StoreWatch, WatchedStore
 from resequencer.clock import Clock, Instant
-from resequencer.errors import ResequencerError, TransientError
-from resequencer.printable import printable
+from resequencer.errors import TransientError
 from storage.private_file import make_private
 
 _AT_ONCE = 1_000
@@ -288,51 +289,26 @@ def _condition(wanted: GroupFilter) -> tuple[str, list[object]]:
     return " AND ".join(sql), values
 
 
-_PAGE, _IDLE = Pace(60.0, 1.0, 1 / 3), Pace(float("inf"), 10.0, 1 / 50)
+_IDLE = Pace(float("inf"), 10.0, 1 / 50)
 
 
-class GroupsFreshness(NamedTuple):
-    """As of when what is shown is right, None if nothing was ever read; why it is not newer, and since when that is so."""
+class GroupsWatch(StoreWatch):
+    """The groups as the console shows them, with their index."""
 
-    as_of: Instant | None = None
-    problem: str | None = None
-    since: Instant | None = None
-
-
-class GroupsWatch:
-    """The groups as the console shows them: what it reads of them at a request is what was there at the last refresh."""
-
-    def __init__(self, source: GroupSource, clock: Clock, on_change: Callable[[], None] = lambda: None) -> None:
-        self._source, self._clock, self._on_change = source, clock, on_change
-        self._view: StoreView | None = None
+    def __init__(self, source: StoreSource, clock: Clock, on_change: Callable[[], None] = lambda: None) -> None:
+        super().__init__("groups", source, clock, on_change, (PAGE, _IDLE))
         self._index: GroupIndex | None = None
-        self._freshness = GroupsFreshness()
-        self._lock = Lock()
-        self._refresher = Refresher("groups", self.refresh, self._close_view, (_PAGE, _IDLE))
         self.totals: GroupTotals | None = None
         """As of the last refresh; None before the first."""
 
-    def start(self) -> None:
-        """Start the thread. Without it, `refresh` refreshes."""
-        self._refresher.start()
-
-    def close(self) -> None:
-        self._refresher.stop()
-
-    def look(self) -> GroupsFreshness:
-        """Note that a page is open, for which all is kept fresh. If it is old, wait a moment for a refresh."""
-        as_of = self._freshness.as_of
-        self._refresher.look(_PAGE, is_old=as_of is None or self._clock.now() - as_of > FRESH_MS)
-        return self._freshness
-
     def glance(self) -> GroupTotals | None:
         """Return the totals of the last refresh, None while the groups cannot be read."""
-        return self.totals if self._freshness.problem is None else None
+        return self.totals if self.freshness.problem is None else None
 
     @property
     def problem(self) -> str | None:
         """Why the groups cannot be read at the moment; None while they can, and before the first refresh."""
-        return self._freshness.problem
+        return self.freshness.problem
 
     def find(self, wanted: GroupFilter, limit: int, offset: int = 0) -> Found:
         """Return keys of a filter, as the index has them.
@@ -342,44 +318,19 @@ class GroupsWatch:
         """
         return Found() if self._index is None else self._index.find(wanted, limit, offset)
 
-    @contextmanager
-    def reading(self) -> Iterator[StoreView]:
-        """A view for this request."""
-        view = self._source.open_copies()
-        try:
-            yield view
-        finally:
-            view.close()
-
-    def refresh(self) -> bool:
-        """Read what there is now. What cannot be read is noted, and tried again the next time. Return False, always."""
-        with self._lock:
-            now, before = self._clock.now(), self._freshness
-            try:
-                self.totals = self._refresh()
-                self._freshness = GroupsFreshness(now)
-            except ResequencerError as error:
-                if isinstance(error, IndexUnusable) and error.is_damaged and self._index is not None:
-                    self._index.delete()
-                since = now if before.problem is None else before.since
-                self._freshness = GroupsFreshness(before.as_of, printable(str(error)), since)
-                self._close_view()
-        self._on_change()
-        return False
-
-    def _refresh(self) -> GroupTotals:
-        if self._view is None:
-            self._view = self._source.open_view()
+    def _take(self, view: StoreView) -> None:
         if self._index is None:
             self._index = GroupIndex(self._source.claim() / "index.db")
-        self._view.refresh()
-        return self._index.refresh(self._view)
+        try:
+            self.totals = self._index.refresh(view)
+        except IndexUnusable as error:
+            if error.is_damaged:
+                self._index.delete()
+            raise
 
     def _close_view(self) -> None:
         """Close the view. The index remains: what it knows is shown with its age."""
-        view, self._view = self._view, None
-        if view is not None:
-            view.close()
+        super()._close_view()
         if self._refresher.is_stopping and self._index is not None:
             self._index.delete()
 
@@ -394,13 +345,14 @@ class GivenClose(NamedTuple):
     at: Instant
 
 
-class Groups:
-    """May be used from several threads."""
+class Groups(WatchedStore):
+    """The payments of messages. May be used from several threads."""
 
-    def __init__(self, source: GroupSource, clock: Clock) -> None:
-        self.source = source
+    watch: GroupsWatch
+
+    def __init__(self, source: StoreSource, clock: Clock) -> None:
+        super().__init__(source, clock, describe_report)
         self._clock = clock
-        self.feed = CompletionFeed(source.open_completions, clock)
         self.watch = GroupsWatch(source, clock, self.feed.note_change)
         self._given: OrderedDict[str, GivenClose] = OrderedDict()
         self._lock = Lock()
@@ -424,9 +376,41 @@ class Groups:
         with self._lock:
             return self._given.get(key)
 
-    def start(self) -> None:
-        self.watch.start()
 
-    def close(self) -> None:
-        self.feed.close()
-        self.watch.close()
+class CompletedEvent(msgspec.Struct, frozen=True):
+    """A report on a group was made; its `report` is its number, from 1. `message_id` is its GrpHdr/MsgId.
+
+    `status` is its GrpSts, `missing` how many payments have no final status, `total` the NbOfTxs. Where `possible_duplicate` is
+    set the same report may have been sent before: values in files were lost.
+    """
+
+    group: str
+    report: int
+    message_id: str
+    status: str | None
+    total: int | None
+    missing: int
+    amended: bool
+    closed_by: str | None
+    possible_duplicate: bool
+
+
+def describe_report(record: Completed, sees_values: bool) -> CompletedEvent | None:
+    """Return what everyone may see of a report."""
+    del sees_values
+    texts = names.texts_of(record.headers)
+    group, report = texts.get(names.GROUP_ID), texts.get(names.GROUP_REPORT, "")
+    if group is None or not report.isdigit():
+        return None  # Another program wrote it.
+    total, missing = texts.get(names.GROUP_TOTAL, ""), texts.get(names.INCOMPLETE, "")
+    return CompletedEvent(
+        group,
+        int(report),
+        texts.get(names.NOTIFICATION_ID, ""),
+        texts.get(names.GROUP_STATUS),
+        int(total) if total.isdigit() else None,
+        int(missing) if missing.isdigit() else 0,
+        names.AMENDED in texts,
+        texts.get(names.CLOSED_BY),
+        names.POSSIBLE_DUPLICATE in texts,
+    )

@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Condition, Event, Thread
 from time import monotonic, thread_time
+from types import MappingProxyType
 from typing import NamedTuple, NoReturn, Protocol
 
 from guardian.ports import OrderBook
 from notification_service.aggregation.commands import CommandWriter
 from notification_service.aggregation.completions import CompletionsLog
-from notification_service.aggregation.view import StoreView
+from notification_service.aggregation.view import StoreView, ValueChange
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
 from notification_service.console.unit_story import Left, SentBy, UnitsFound
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOutcome
@@ -96,8 +97,8 @@ class SinkControl(Protocol):
         ...
 
 
-class GroupSource(Protocol):
-    """The groups of a service. Whatever is opened is used by one thread, and closed by its user.
+class StoreSource(Protocol):
+    """A store of a service. Whatever is opened is used by one thread, and closed by its user.
 
     Any call may raise the errors of a transport (guardian/ports.py).
     """
@@ -117,6 +118,10 @@ class GroupSource(Protocol):
     def open_commands(self) -> CommandWriter: ...
 
     def open_completions(self) -> CompletionsLog: ...
+
+    def find_changes(self, key: str, limit: int) -> Sequence[ValueChange] | None:
+        """Return the last changes of a key and its members that are known, the latest first; None: no changes are kept."""
+        ...
 
 
 class ArchiveDistance(NamedTuple):
@@ -168,7 +173,7 @@ class Sources(NamedTuple):
     (None), and returns the outcome of each, None if it has none within so many seconds. It may raise OrderRefused, and is None
     where there are no such receivers; `find_partitions_of` returns the partitions that the source of one of them has now.
     `find_bridge` and `find_aggregation` return what the bridge and the aggregation workers on this machine report.
-    `groups` are the payments of messages, None where they are not counted.
+    `groups` are the payments of messages, None where they are not counted; `stores` are users' own, by name.
     `regions` takes orders for regions, None where none can be given. `sink` is the sink mqtt, None without one.
     `clock` is the machine's, which pages show; by `steady_clock` the audit log and the history are dated and deleted.
     `facts` are lines about the configuration for people: names and texts.
@@ -201,7 +206,8 @@ class Sources(NamedTuple):
     find_partitions_of: Callable[[str], Sequence[Partition]] | None = None
     find_bridge: Callable[[], BridgeStatus] = BridgeStatus
     find_aggregation: Callable[[], AggregationStatus] = AggregationStatus
-    groups: GroupSource | None = None
+    groups: StoreSource | None = None
+    stores: Mapping[str, StoreSource] = MappingProxyType({})
     regions: RegionControl | None = None
     sink: SinkControl | None = None
 

@@ -18,10 +18,9 @@ from notification_service.aggregation.files import FileStore, ValuesFile
 from notification_service.aggregation.payments.payments_of_message import PaymentsOfMessage, PaymentsSettings
 from notification_service.aggregation.port import Store
 from notification_service.aggregation.runner import AggregationWorker, StoreReport, StoreRunner
-from notification_service.aggregation.settings import AggregationSettings, StoreSettings
-from notification_service.aggregation.view import FileView, StoreView
+from notification_service.aggregation.settings import PAYMENTS, AggregationSettings, StoreSettings
+from notification_service.aggregation.view import FileView, StoreView, ValueChange
 from notification_service.configuration.configuration import Configuration, load
-from notification_service.configuration.receiver_constraints import PAYMENTS
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import TransportType
 from notification_service.configuration.transports import kafka_settings
@@ -171,8 +170,7 @@ def open_view(configuration: Configuration, names: StoreNames, directory: Path) 
     from notification_service.aggregation.kafka_view import TopicView
     from notification_service.connectors.kafka.topics import Right, Topics
 
-    settings = store_settings(configuration, names, 0)
-    looked = replace(settings, topics=replace(settings.topics, input=names.values))
+    looked = _values_settings(configuration, names)
     with closing(Topics(looked, Right.READ)) as topics:
         partitions = topics.look().partitions
     return TopicView(looked, directory, partitions, SteadyClock(SystemClock().now, passed_ms))
@@ -187,13 +185,33 @@ def open_copies(configuration: Configuration, names: StoreNames, directory: Path
     return CopiedView(directory)
 
 
-def open_completions(configuration: Configuration, names: StoreNames) -> CompletionsLog:
-    """Open the completions of a store. Nothing is connected before the first call."""
+def find_changes(configuration: Configuration, names: StoreNames, key: str, limit: int) -> Sequence[ValueChange] | None:
+    """Return the last changes of a key that the topic of values still has, the latest first; None: files keep none.
+
+    Raises:
+        TransportUnavailable, TransportRefused: The brokers do not answer, or the topic is missing.
+    """
     if configuration.notification.transport is TransportType.FILE:
-        return FileCompletions(names.directory / f"{COMPLETIONS}.jsonl", SystemFiles())
+        return None
+    from notification_service.aggregation import kafka_view
+
+    return kafka_view.find_changes(_values_settings(configuration, names), key, limit)
+
+
+def _values_settings(configuration: Configuration, names: StoreNames) -> "KafkaSettings":
+    """Return the settings to read the values of a store."""
+    settings = store_settings(configuration, names, 0)
+    return replace(settings, topics=replace(settings.topics, input=names.values))
+
+
+def open_completions(configuration: Configuration, names: StoreNames) -> CompletionsLog:
+    """Open the completions of a store, with values if it is a user's own. Nothing is connected before the first call."""
+    has_values = names.name != PAYMENTS
+    if configuration.notification.transport is TransportType.FILE:
+        return FileCompletions(names.directory / f"{COMPLETIONS}.jsonl", SystemFiles(), has_values=has_values)
     from notification_service.aggregation.kafka_view import TopicCompletions
 
-    return TopicCompletions(store_settings(configuration, names, 0))
+    return TopicCompletions(store_settings(configuration, names, 0), has_values=has_values)
 
 
 def open_commands(configuration: Configuration, names: StoreNames) -> CommandWriter:

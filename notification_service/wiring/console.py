@@ -16,7 +16,8 @@ from guardian.headers import find_unit, own_texts
 from guardian.ports import TransportRefused
 from notification_service.aggregation.commands import CommandWriter
 from notification_service.aggregation.completions import CompletionsLog
-from notification_service.aggregation.view import StoreView
+from notification_service.aggregation.settings import PAYMENTS
+from notification_service.aggregation.view import StoreView, ValueChange
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import TransportType
@@ -42,11 +43,13 @@ from notification_service.status.service_report import ServedStatus, ServiceRepo
 from notification_service.supervision.locks import AlreadyRunning, RunLock, find_service
 from notification_service.supervision.system_clock import SystemClock, steady_clock
 from notification_service.wiring.aggregation import (
+    StoreNames,
+    find_changes,
     open_commands,
     open_completions,
     open_copies,
     open_view,
-    payments_store,
+    stores_of,
 )
 from notification_service.wiring.composition import make_codec, make_decoder, make_order_book
 from notification_service.wiring.dead_letter_stores import open_store
@@ -70,18 +73,18 @@ _log = logging.getLogger("resequencer.console")
 _DIRECTORY = "console"
 
 
-class LocalGroups:
-    """A `GroupSource`. The directory is in that of the store; a second console beside it has a temporary one."""
+class LocalStore:
+    """A `StoreSource`. The directory is in that of the store; a second console beside it has a temporary one."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, names: StoreNames) -> None:
         self._configuration = configuration
-        self._names = payments_store(configuration)
+        self._names = names
         self._lock = Lock()
         self._claimed: Path | None = None
         self._held: RunLock | None = None
 
     def claim(self) -> Path:
-        """As `GroupSource.claim`.
+        """As `StoreSource.claim`.
 
         Raises:
             DirectoryUnusable: Nothing can be written there.
@@ -103,15 +106,18 @@ class LocalGroups:
     def open_completions(self) -> CompletionsLog:
         return open_completions(self._configuration, self._names)
 
+    def find_changes(self, key: str, limit: int) -> Sequence[ValueChange] | None:
+        return find_changes(self._configuration, self._names, key, limit)
+
     def _claim(self) -> Path:
         directory = self._names.directory / _DIRECTORY
         lock = RunLock(directory, is_private=True)
         try:
             lock.acquire()
         except AlreadyRunning as error:
-            other = mkdtemp(prefix="resequencer-groups-")
+            other = mkdtemp(prefix="resequencer-store-")
             finalize(self, rmtree, other, ignore_errors=True)
-            _log.warning("%s. This console reads the groups into %s, and deletes that at its end", error, other)
+            _log.warning("%s. This console reads the values into %s, and deletes that at its end", error, other)
             return Path(other)
         self._held = lock
         return directory
@@ -230,6 +236,8 @@ def console_sources(configuration: Configuration) -> Sources:
     """Nothing is connected or read yet."""
     codec, clock, sent = make_codec(configuration), SystemClock(), _sent_log_of(configuration)
     partitions, run_directory = InputPartitions(configuration), configuration.notification.run_directory
+    names = stores_of(configuration) if configuration.aggregation.is_enabled else ()
+    stores = {each.name: LocalStore(configuration, each) for each in names}
     return Sources(
         find_report=_find_report_of(configuration),
         open_view=_open_view_of(configuration),
@@ -260,7 +268,8 @@ def console_sources(configuration: Configuration) -> Sources:
         direct_receivers=tuple(name for name, _ in configuration.delivery.of_topics),
         order_delivery=partial(order_delivery, configuration),
         find_partitions_of=partial(find_partitions_of, configuration),
-        groups=LocalGroups(configuration) if configuration.counts_payments else None,
+        groups=stores.pop(PAYMENTS, None),
+        stores=stores,
     )
 
 

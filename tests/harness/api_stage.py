@@ -9,9 +9,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import uvicorn
 from harness.console_stage import URL, Workers, http_settings, make_sources
-from harness.counted_groups import GroupStage
+from harness.counted_groups import GroupStage, JobsStage
 from harness.driving import PARTITION, Driven, Envelopes
 from harness.ledger_stage import LedgerStage, item
 from harness.receivers import receiver
@@ -23,6 +22,7 @@ from starlette.testclient import TestClient
 
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
+from notification_service.console import application as console_server
 from notification_service.console.access.identity import Identity, NoLogin, Role
 from notification_service.console.access.layer import Limits
 from notification_service.console.application import make_application
@@ -95,16 +95,20 @@ class ApiStage:
         self.groups = GroupStage(directory / "groups")
         self.groups.status(GROUP, WAITING, "ACSP")
         self.groups.count()
+        self.jobs = JobsStage(directory / "jobs")
+        self.jobs.finish("request-7", 0)
+        self.jobs.count()
         sources = sources._replace(
             find_served=lambda: ServedStatus({"console": URL}),
             open_ledger=self.ledger.another,
             groups=self.groups,
+            stores={"jobs": self.jobs},
             find_aggregation=self.groups.find_status,
         )
         self.console = Console(http_settings(directory, **settings), sources)
         self.console.waiting.refresh()
-        assert self.console.groups is not None
-        self.console.groups.watch.refresh()
+        for each in self.console.stores.values():
+            each.watch.refresh()
         self.client = TestClient(make_application(self.console, NoLogin(), MANY), base_url=URL, raise_server_exceptions=False)
 
     def application(self) -> Starlette:
@@ -125,13 +129,14 @@ class ApiStage:
         self.units.close()
         self.ledger.close()
         self.groups.close()
+        self.jobs.close()
 
 
 @contextmanager
 def serving(application: Starlette) -> Iterator[str]:
-    """Serve the application on loopback, in a thread; yield its URL."""
+    """Serve the application on loopback as the console does, in a thread; yield its URL."""
     with socket.create_server(("127.0.0.1", 0)) as bound:
-        server = uvicorn.Server(uvicorn.Config(application, log_config=None, access_log=False, lifespan="off"))
+        server = console_server.server_of(console_server.Endpoint(application, bound))
         thread = Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         try:

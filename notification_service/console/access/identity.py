@@ -16,7 +16,7 @@ from resequencer.errors import TransientError
 from storage.private_file import make_private, sync_directory
 
 if TYPE_CHECKING:
-    from starlette.requests import HTTPConnection, Request
+    from starlette.requests import HTTPConnection
 
 
 class Role(StrEnum):
@@ -155,7 +155,7 @@ class AuditLog:
         self._cleared_on = ""
         self._written_at = dict[Path, int]()
 
-    def note(self, request: "Request", action: str, **details: str | int | None) -> None:
+    def note(self, request: "HTTPConnection", action: str, **details: str | int | None) -> None:
         """Write that this request's user does `action`, such as `payment-data.look`.
 
         Raises:

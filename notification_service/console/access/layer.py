@@ -9,7 +9,7 @@ import hmac
 import ipaddress
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 from http import HTTPStatus
 from threading import Lock
@@ -21,8 +21,9 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from notification_service.console.access.identity import Authenticator, Identity, NoLogin, Role, find_client
 from resequencer.errors import ResequencerError
@@ -192,6 +193,9 @@ class Limits(NamedTuple):
 class AccessLayer:
     """Refuses what may not pass; otherwise leaves the identity in `request.state.identity`, the client in `request.state.client`.
 
+    A web socket is admitted as a request is. No browser keeps a page of another site from opening one, but each names the site:
+    it must be this one. A program names none.
+
     `proxies` are the networks whose `X-Forwarded-For` is believed. Wrong logins are counted by user and client; in a browser
     where the user has logged in before they are counted apart, so that no other person can lock the user out there.
     `passed` returns the milliseconds since the machine was started.
@@ -211,13 +215,13 @@ class AccessLayer:
         self._wrong_logins = RateLimit(passed, per_second=limits.wrong_logins_per_second, burst=limits.wrong_logins_at_once)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             return
 
         mark: str | None = None
 
         async def send_protected(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
                 headers = MutableHeaders(scope=message)
                 for name, value in _PROTECTION.items():
                     headers[name] = value
@@ -232,7 +236,7 @@ class AccessLayer:
         except _Refused as refused:
             await refused.answer(scope["path"])(scope, receive, send_protected)
             return
-        await self._app(scope, self._bounded(receive), send_protected)
+        await self._app(scope, self._bounded(receive) if scope["type"] == "http" else receive, send_protected)
 
     async def _admit(self, scope: Scope) -> str | None:
         """Return the mark for a browser in which this user was not known yet."""
@@ -242,7 +246,7 @@ class AccessLayer:
             raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, "too many requests; wait a second", **{"Retry-After": "1"})
         if isinstance(self._authenticator, NoLogin) and not _names_this_machine(connection):
             raise _Refused(HTTPStatus.MISDIRECTED_REQUEST, "without a login only this machine is served, by a loopback name")
-        if _is_led_here(connection):
+        if _is_led_here(connection) or (scope["type"] == "websocket" and _is_foreign(connection)):
             raise _Refused(HTTPStatus.FORBIDDEN, "a request that another site made the browser send was refused")
         name = self._authenticator.find_claimed_name(connection)
         browser = None if name is None else self._browsers.find(connection, name)
@@ -287,6 +291,12 @@ def _is_led_here(connection: HTTPConnection) -> bool:
     return site in ("cross-site", "same-site") and mode != "navigate"
 
 
+def _is_foreign(connection: HTTPConnection) -> bool:
+    """Whether a page of another site makes the request, as the browser says."""
+    origin = connection.headers.get("origin")
+    return origin is not None and origin.partition("://")[2] != connection.headers.get("host")
+
+
 def _names_this_machine(connection: HTTPConnection) -> bool:
     name = connection.headers.get("host", "").rpartition(":")[0] or connection.headers.get("host", "")
     try:
@@ -310,8 +320,7 @@ def route(path: str, endpoint: Endpoint, *, needs: Role = Role.VIEWER, name: str
 
     async def guarded(request: Request) -> Response:
         identity: Identity = request.state.identity
-        if not identity.may(needs):
-            raise HTTPException(403, f"this needs the role {needs.value}, and {identity.name} does not have it")
+        _check_role(identity, needs)
         if needs is Role.PAYMENTS and request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise HTTPException(403, "payment data is shown only from a page of this console")
         if tokens is not None:
@@ -321,6 +330,22 @@ def route(path: str, endpoint: Endpoint, *, needs: Role = Role.VIEWER, name: str
         return await run_in_threadpool(endpoint, request)
 
     return Route(path, guarded, methods=["GET" if tokens is None else "POST"], name=name)
+
+
+def socket_route(path: str, endpoint: Callable[[WebSocket], Awaitable[None]], *, name: str) -> WebSocketRoute:
+    """Make a route of a web socket for people with the role `viewer`; others get 403. `endpoint` accepts it, or refuses it by an
+    HTTPException."""
+
+    async def guarded(socket: WebSocket) -> None:
+        _check_role(socket.state.identity, Role.VIEWER)
+        await endpoint(socket)
+
+    return WebSocketRoute(path, guarded, name=name)
+
+
+def _check_role(identity: Identity, needs: Role) -> None:
+    if not identity.may(needs):
+        raise HTTPException(403, f"this needs the role {needs.value}, and {identity.name} does not have it")
 
 
 async def _read(request: Request) -> None:
@@ -334,9 +359,7 @@ async def _read(request: Request) -> None:
 
 
 def _check(request: Request, identity: Identity, tokens: FormTokens) -> None:
-    origin = request.headers.get("origin")
-    is_foreign = origin is not None and origin.partition("://")[2] != request.headers.get("host")
-    if is_foreign or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    if _is_foreign(request) or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise HTTPException(403, "a request from another site was refused")
     try:
         tokens.take(identity, request.state.form.get(TOKEN_FIELD) or request.headers.get(TOKEN_HEADER, ""))

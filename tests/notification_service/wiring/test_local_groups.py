@@ -21,12 +21,12 @@ from guardian.ports import TransportUnavailable
 from notification_service.aggregation.payments.commands import StatedMessage, StatusFact
 from notification_service.aggregation.runner import StoreRunner
 from notification_service.configuration.configuration import Configuration
-from notification_service.console.completion_stream import CompletionFeed, place_of, place_text
-from notification_service.console.groups import GroupFilter, Groups
+from notification_service.console.groups import GroupFilter, Groups, describe_report
+from notification_service.console.stores.feed import StoreFeed, place_of, place_text
 from notification_service.supervision.stop_signal import StopSignal
 from notification_service.supervision.system_clock import SystemClock
-from notification_service.wiring.aggregation import make_aggregate, open_commands, open_store, stores_of
-from notification_service.wiring.console import LocalGroups
+from notification_service.wiring.aggregation import make_aggregate, open_commands, open_store, payments_store, stores_of
+from notification_service.wiring.console import LocalStore
 from servers.kafka import KafkaServer
 from tests.notification_service.console.groups.test_completion_stream import Client
 
@@ -97,7 +97,7 @@ def wait_for(groups: Groups, question: Callable[[], object]) -> None:
     wait_until(ask, "the console has read it")
 
 
-def listen(client: Client, feed: CompletionFeed, groups: Groups, until: int) -> None:
+def listen(client: Client, feed: StoreFeed, groups: Groups, until: int) -> None:
     """Listen until so many completions were told of, again and again if it is cut off."""
 
     async def follow() -> None:
@@ -119,7 +119,7 @@ def counted(kafka: KafkaServer, loaded: Callable[..., Configuration], tmp_path: 
 
 @pytest.fixture
 def groups(counted: Counted) -> Iterator[Groups]:
-    with closing(Groups(LocalGroups(counted.configuration), SystemClock())) as made:
+    with closing(Groups(LocalStore(counted.configuration, payments_store(counted.configuration)), SystemClock())) as made:
         yield made
 
 
@@ -134,7 +134,7 @@ def test_the_copy_follows_what_was_counted_and_a_second_console_has_one_of_its_o
     assert "G0" not in groups.watch.find(GroupFilter("open"), 100).keys
     with groups.watch.reading() as view:
         assert [unit for unit, _ in view.members("G7", "", 10)] == ["u7"]
-    with closing(Groups(LocalGroups(counted.configuration), SystemClock())) as other:
+    with closing(Groups(LocalStore(counted.configuration, payments_store(counted.configuration)), SystemClock())) as other:
         assert other.source.claim() != groups.source.claim()
         other.watch.refresh()
         assert other.watch.totals == groups.watch.totals
@@ -143,7 +143,7 @@ def test_the_copy_follows_what_was_counted_and_a_second_console_has_one_of_its_o
 def test_a_console_that_is_started_again_goes_on_with_its_copy(counted: Counted) -> None:
     counted.status("G1", "u1")
     counted.count()
-    source = LocalGroups(counted.configuration)
+    source = LocalStore(counted.configuration, payments_store(counted.configuration))
     for _ in range(2):
         with closing(Groups(source, SystemClock())) as groups:
             wait_for(groups, lambda: states(groups) == {"complete": 1})
@@ -163,7 +163,7 @@ def test_an_operator_closes_a_group_and_the_page_learns_of_it(counted: Counted, 
 @pytest.mark.parametrize("kept", [2, *at_night("stores", 10_000)])
 def test_completions_are_told_once_whoever_resumes(counted: Counted, groups: Groups, kept: int) -> None:
     """With little kept in memory they are read from the topic again."""
-    feed = CompletionFeed(groups.source.open_completions, SystemClock(), max_kept=kept)
+    feed = StoreFeed(groups.source.open_completions, SystemClock(), describe_report, max_kept=kept)
     client = Client()
     listen(client, feed, groups, 0)
     for turn in range(3):
@@ -185,7 +185,7 @@ def test_brokers_that_are_away_are_told_with_since_when_and_what_was_read_stays(
 ) -> None:
     kafka = struck_server(KafkaServer)
     with closing(Counted(configured(kafka, loaded, tmp_path / "run", timeout_ms=2_000))) as counted:
-        groups = Groups(LocalGroups(counted.configuration), SystemClock())
+        groups = Groups(LocalStore(counted.configuration, payments_store(counted.configuration)), SystemClock())
         client = Client()
         counted.status("G1", "u1", "ACSP")
         counted.count()

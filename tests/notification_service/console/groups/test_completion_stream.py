@@ -21,9 +21,10 @@ from notification_service.aggregation.completions import Completed, Place
 from notification_service.console.access.identity import NoLogin
 from notification_service.console.access.layer import Limits
 from notification_service.console.application import make_application
-from notification_service.console.completion_stream import CompletionFeed, NoPlace, place_of, place_text, stream
 from notification_service.console.context import Console
-from notification_service.console.groups import Groups
+from notification_service.console.groups import Groups, describe_report
+from notification_service.console.stores.feed import NoPlace, StoreFeed, place_of, place_text
+from notification_service.console.stores.stream import stream
 
 URL = "/api/v1/groups/events"
 SECONDS = 60.0
@@ -89,7 +90,7 @@ class Client:
             elif "event" in fields:
                 self.others.append((fields["event"], json.loads(fields["data"])))
 
-    async def follow(self, feed: CompletionFeed, groups: Groups, until: int) -> None:
+    async def follow(self, feed: StoreFeed, groups: Groups, until: int) -> None:
         """Listen until so many groups were told of, as one connection does."""
         events = stream(feed, place_of(self.last) if self.last else None, None)
         async with asyncio.timeout(SECONDS):
@@ -117,10 +118,10 @@ def ours(groups: GroupStage) -> Iterator[Groups]:
 
 
 @pytest.fixture
-def feed(log: Log, groups: GroupStage, monkeypatch: pytest.MonkeyPatch) -> Iterator[CompletionFeed]:
+def feed(log: Log, groups: GroupStage, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreFeed]:
     for name in ("_PAUSE_SECONDS", "_AGAIN_SECONDS"):
-        monkeypatch.setattr(f"notification_service.console.completion_stream.{name}", 0.01)
-    made = CompletionFeed(log.open, groups.clock, max_kept=100)
+        monkeypatch.setattr(f"notification_service.console.stores.feed.{name}", 0.01)
+    made = StoreFeed(log.open, groups.clock, describe_report, max_kept=100)
     yield made
     made.close()
 
@@ -139,7 +140,7 @@ def test_a_place_is_read_as_it_was_written_and_nothing_else_is_one() -> None:
             place_of(text)
 
 
-def test_who_begins_without_a_place_is_told_what_comes_from_then_on(feed: CompletionFeed, log: Log, ours: Groups) -> None:
+def test_who_begins_without_a_place_is_told_what_comes_from_then_on(feed: StoreFeed, log: Log, ours: Groups) -> None:
     log.add("before")
     client = Client()
 
@@ -155,7 +156,7 @@ def test_who_begins_without_a_place_is_told_what_comes_from_then_on(feed: Comple
 @pytest.mark.parametrize("kept", [100, 3])
 def test_who_resumes_again_and_again_is_told_all_once(log: Log, groups: GroupStage, ours: Groups, kept: int) -> None:
     """Also if what is kept in memory is not enough: then the log is read again."""
-    feed = CompletionFeed(log.open, groups.clock, max_kept=kept)
+    feed = StoreFeed(log.open, groups.clock, describe_report, max_kept=kept)
     client = Client("0:0,1:0")
 
     async def again_and_again() -> None:
@@ -180,13 +181,13 @@ def test_a_listener_resumes_at_another_console(log: Log, groups: GroupStage, our
     log.add("a", "b", "c")
     log.add("x", "y", partition=1)
     client.last = "0:1,1:2"
-    other = CompletionFeed(log.open, groups.clock)
+    other = StoreFeed(log.open, groups.clock, describe_report)
     run(client.follow(other, ours, 2))
     other.close()
     assert client.groups == ["b", "c"]
 
 
-def test_many_listeners_are_told_the_same_and_the_log_is_read_once(feed: CompletionFeed, log: Log, ours: Groups) -> None:
+def test_many_listeners_are_told_the_same_and_the_log_is_read_once(feed: StoreFeed, log: Log, ours: Groups) -> None:
     clients = [Client() for _ in range(60)]
 
     async def all_of_them() -> None:
@@ -200,7 +201,7 @@ def test_many_listeners_are_told_the_same_and_the_log_is_read_once(feed: Complet
     assert log.opened == 1
 
 
-def test_who_falls_behind_is_cut_off_and_resumes_without_loss(feed: CompletionFeed, log: Log, ours: Groups) -> None:
+def test_who_falls_behind_is_cut_off_and_resumes_without_loss(feed: StoreFeed, log: Log, ours: Groups) -> None:
     client = Client()
 
     async def slow() -> None:
@@ -222,7 +223,7 @@ def test_who_falls_behind_is_cut_off_and_resumes_without_loss(feed: CompletionFe
     assert client.groups == log.records[0]
 
 
-def test_what_is_gone_is_told_and_the_rest_follows(feed: CompletionFeed, log: Log, ours: Groups) -> None:
+def test_what_is_gone_is_told_and_the_rest_follows(feed: StoreFeed, log: Log, ours: Groups) -> None:
     log.add(*(f"g{number}" for number in range(10)))
     log.kept_from = 6
     client = Client("0:2,1:0")
@@ -232,7 +233,7 @@ def test_what_is_gone_is_told_and_the_rest_follows(feed: CompletionFeed, log: Lo
     assert gap == {"gap": "partition 0 begins at offset 6: what was before is not there any more"}
 
 
-def test_a_log_that_was_made_anew_is_told(feed: CompletionFeed, log: Log, ours: Groups) -> None:
+def test_a_log_that_was_made_anew_is_told(feed: StoreFeed, log: Log, ours: Groups) -> None:
     client = Client("0:50,1:0")
 
     async def both() -> None:
@@ -246,7 +247,7 @@ def test_a_log_that_was_made_anew_is_told(feed: CompletionFeed, log: Log, ours: 
     assert client.last == "0:1,1:0"
 
 
-def test_brokers_that_are_away_are_told_and_nothing_is_lost_meanwhile(feed: CompletionFeed, log: Log, ours: Groups) -> None:
+def test_brokers_that_are_away_are_told_and_nothing_is_lost_meanwhile(feed: StoreFeed, log: Log, ours: Groups) -> None:
     client = Client()
 
     async def both() -> None:
@@ -264,7 +265,7 @@ def test_brokers_that_are_away_are_told_and_nothing_is_lost_meanwhile(feed: Comp
     assert problem == {"problem": "the brokers do not answer", "since": "2026-03-28T23:20:00.000Z"}
 
 
-def test_the_end_of_the_console_ends_all_streams(feed: CompletionFeed, log: Log, ours: Groups) -> None:
+def test_the_end_of_the_console_ends_all_streams(feed: StoreFeed, log: Log, ours: Groups) -> None:
     del log
     clients = [Client() for _ in range(5)]
 
@@ -279,12 +280,12 @@ def test_the_end_of_the_console_ends_all_streams(feed: CompletionFeed, log: Log,
 
 
 def test_without_a_listener_nothing_is_read_after_a_while(
-    feed: CompletionFeed, log: Log, ours: Groups, monkeypatch: pytest.MonkeyPatch
+    feed: StoreFeed, log: Log, ours: Groups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = Client()
     run(client.follow(feed, ours, 0))
     assert feed._thread is not None, "it may come back"
-    monkeypatch.setattr("notification_service.console.completion_stream._LINGER_SECONDS", 0.0)
+    monkeypatch.setattr("notification_service.console.stores.feed._LINGER_SECONDS", 0.0)
 
     async def once() -> None:
         await client.follow(feed, ours, 0)
@@ -396,7 +397,7 @@ def test_a_browser_that_reads_nothing_is_cut_off_and_its_place_is_free(
     url: str, console: Console, groups: GroupStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its connection takes what the kernel holds for it, and no more; then it has a while."""
-    monkeypatch.setattr("notification_service.console.completion_stream._SEND_SECONDS", 0.3)
+    monkeypatch.setattr("notification_service.console.stores.stream._SEND_SECONDS", 0.3)
     complete(groups, "A")
     file = groups.directory / "out" / "completions.jsonl"
     line = file.read_bytes()

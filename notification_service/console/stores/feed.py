@@ -1,30 +1,22 @@
-"""Streams completions as server-sent events, each with the place behind it: `Last-Event-ID` continues without loss or doubles.
+"""What a store has completed, read once for all that listen: a record that is not kept any more is read again from its place.
 
-    id: 0:12,1:7
-    event: completed
-    data: {"group": "…", "report": 1, "message_id": "…", "status": "ACCC", …}
-
-`begin` has the place at which a stream begins, `gap` says what is gone, `problem` that the completions cannot be read and since
-when, `progress`, where it is asked for, that counts of groups have changed. A comment comes when there was nothing for a while.
+The payments of messages are one store, users' own are the others.
 """
 
 import asyncio
 import logging
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from itertools import count
+from collections.abc import Callable, Iterable
+from itertools import islice
 from threading import Event, Lock, Thread
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-from starlette.responses import StreamingResponse
-from starlette.types import Message, Send
 
-from guardian import headers as names
 from notification_service.aggregation.completions import Completed, CompletionsLog, Place
-from resequencer.clock import Clock, Instant, instant_text
+from resequencer.clock import Clock, Instant
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable
 
@@ -52,8 +44,10 @@ def place_of(text: str) -> Place:
 
 
 _log = logging.getLogger("resequencer.console")
-MAX_KEPT = 10_000
-"""Records kept in memory. A listener that is further behind is cut off; it resumes by the id of the last that it got."""
+MAX_KEPT, MAX_KEPT_BYTES = 10_000, 32 << 20
+"""Records kept in memory, of each store. A listener that is further behind is cut off; it resumes by the id of its last event."""
+_PORTION_BYTES = 256 << 10
+"""What a listener takes at once, or one record that is longer."""
 _AT_ONCE = 500
 _PAUSE_SECONDS = 0.5
 _AGAIN_SECONDS = 2.0
@@ -104,11 +98,24 @@ class Listener:
             self._loop.call_soon_threadsafe(self.news.set)
 
 
-class CompletionFeed:
+Describe = Callable[[Completed, bool], msgspec.Struct | None]
+"""Returns the data of the event `completed`; None: another program wrote the record. The flag: the listener may see values."""
+
+
+class StoreFeed:
     """One reader for all listeners. What it has read is kept for a while, with numbers in the order of reading."""
 
-    def __init__(self, open_log: Callable[[], CompletionsLog], clock: Clock, max_kept: int = MAX_KEPT) -> None:
-        self._open_log, self._clock, self._max_kept = open_log, clock, max_kept
+    def __init__(
+        self,
+        open_log: Callable[[], CompletionsLog],
+        clock: Clock,
+        describe: Describe,
+        max_kept: int = MAX_KEPT,
+        max_kept_bytes: int = MAX_KEPT_BYTES,
+    ) -> None:
+        self.describe = describe
+        self._open_log, self._clock, self._max_kept, self._max_kept_bytes = open_log, clock, max_kept, max_kept_bytes
+        self._kept_bytes = 0
         self._lock = Lock()
         self._listeners: set[Listener] = set()
         self._kept: deque[Completed] = deque()
@@ -178,7 +185,7 @@ class CompletionFeed:
             if number < self._first:
                 return None
             start = number - self._first
-            return [self._kept[each] for each in range(start, min(len(self._kept), start + limit))]
+            return _portioned(islice(self._kept, start, start + limit))
 
     def read_again(self, at: Place, until: Place) -> Portion:
         """Read a portion of what lies between two places. It ends where all partitions are at `until`.
@@ -232,6 +239,7 @@ class CompletionFeed:
             self._thread, self._place, self.problem = None, None, None
             self._first += len(self._kept)
             self._kept.clear()
+            self._kept_bytes = 0
             return True
 
     def _reopened(self, log: CompletionsLog | None) -> CompletionsLog:
@@ -262,8 +270,10 @@ class CompletionFeed:
         with self._lock:
             self._place = {**place, **after}
             self._kept.extend(records)
-            while len(self._kept) > self._max_kept:
+            self._kept_bytes += sum(map(_size_of, records))
+            while len(self._kept) > self._max_kept or self._kept_bytes > self._max_kept_bytes:
                 gone = self._kept.popleft()
+                self._kept_bytes -= _size_of(gone)
                 self._first += 1
                 self._begin[gone.partition] = gone.next_offset
         is_mended, self.problem = self.problem is not None, None
@@ -310,181 +320,21 @@ def _portion(log: CompletionsLog, at: Place, until: Place) -> Portion:
     records, after = log.read(wanted, _AT_ONCE)
     reached = {number: max(offset, min(after.get(number, offset), until[number])) for number, offset in wanted.items()}
     within = [each for each in records if start[each.partition] <= each.offset < until[each.partition]]
-    return Portion(within, start, {**start, **reached}, tuple(gaps))
+    if len(portion := _portioned(within)) < len(within):
+        reached = {each.partition: each.next_offset for each in portion}
+    return Portion(portion, start, {**start, **reached}, tuple(gaps))
 
 
-_SENT_AT_ONCE = 200
-_HEARTBEAT_SECONDS = 15.0
-_AGAIN_MS = 2_000
-_SEND_SECONDS = 20.0
-"""How long one piece may take. A browser that takes nothing for so long is cut off."""
+def _portioned(records: Iterable[Completed]) -> list[Completed]:
+    """Return the first records, so many that the next one would make them too long; the first one in any case."""
+    portion, size = list[Completed](), 0
+    for each in records:
+        size += _size_of(each)
+        if portion and size > _PORTION_BYTES:
+            break
+        portion.append(each)
+    return portion
 
 
-class CompletedEvent(msgspec.Struct, frozen=True):
-    """A report on a group was made; its `report` is its number, from 1. `message_id` is its GrpHdr/MsgId.
-
-    `status` is its GrpSts, `missing` how many payments have no final status, `total` the NbOfTxs. Where `possible_duplicate` is
-    set the same report may have been sent before: values in files were lost.
-    """
-
-    group: str
-    report: int
-    message_id: str
-    status: str | None
-    total: int | None
-    missing: int
-    amended: bool
-    closed_by: str | None
-    possible_duplicate: bool
-
-
-class EventStream(StreamingResponse):
-    """Ends if its client takes nothing for a while."""
-
-    media_type = "text/event-stream"
-
-    async def stream_response(self, send: Send) -> None:
-        async def send_in_time(message: Message) -> None:
-            await asyncio.wait_for(send(message), _SEND_SECONDS)
-
-        try:
-            await super().stream_response(send_in_time)
-        except TimeoutError:
-            _log.info("a browser that took no events for %.0f s was cut off; it resumes where it was", _SEND_SECONDS)
-
-
-async def stream(feed: CompletionFeed, after: Place | None, look: Callable[[], object] | None) -> AsyncIterator[str]:
-    """Yield the events behind a place, or from now on, until the client is gone, falls behind, or the feed ends.
-
-    With `look` there are also events that counts of groups have changed; it keeps the groups fresh, and is called in a thread.
-    """
-    listener = feed.listen()
-    try:
-        yield f"retry: {_AGAIN_MS}\n\n"
-        sending = _Sending(feed, listener, after)
-        async for text in sending.events(look):
-            yield text
-    finally:
-        feed.leave(listener)
-
-
-class _Sending:
-    """What one listener was sent."""
-
-    def __init__(self, feed: CompletionFeed, listener: Listener, after: Place | None) -> None:
-        self._feed, self._listener = feed, listener
-        self._after = after
-        self._at: dict[int, int] | None = None
-        self._until: Place | None = None
-        self._number = 0
-        self._problem: object = None
-        self._changes = feed.changes
-
-    async def events(self, look: Callable[[], object] | None) -> AsyncIterator[str]:
-        for _ in count():
-            self._listener.news.clear()
-            if self._feed.is_ended:
-                return
-            if look is not None:
-                await asyncio.to_thread(look)
-            has_sent = False
-            async for text in self._news(is_progress_wanted=look is not None):
-                has_sent = True
-                yield text
-            if self._is_behind:
-                return
-            if has_sent and self._has_more:
-                continue
-            if not await self._wait():
-                yield ": nothing new\n\n"
-
-    @property
-    def _has_more(self) -> bool:
-        return self._until is not None or bool(self._feed.take(self._number, 1))
-
-    @property
-    def _is_behind(self) -> bool:
-        is_behind = self._at is not None and self._feed.take(self._number, 1) is None
-        if is_behind:
-            _log.info("a browser fell behind and was cut off; it resumes where it was")
-        return is_behind
-
-    async def _wait(self) -> bool:
-        try:
-            await asyncio.wait_for(self._listener.news.wait(), _HEARTBEAT_SECONDS)
-        except TimeoutError:
-            return False
-        return True
-
-    async def _news(self, *, is_progress_wanted: bool) -> AsyncIterator[str]:
-        if self._feed.problem != self._problem:
-            self._problem = problem = self._feed.problem
-            data = None if problem is None else {"problem": problem.text, "since": instant_text(problem.since)}
-            yield _event("problem", data)
-        if self._at is None and (joined := self._feed.join(self._after)) is not None:
-            self._number, self._until = joined.number, joined.until
-            self._at = dict(joined.at)
-            yield _event("begin", None, self._at)
-        if self._at is not None and self._until is not None:
-            async for text in self._again(self._until):
-                yield text
-        elif self._at is not None and (kept := self._feed.take(self._number, _SENT_AT_ONCE)):
-            self._number += len(kept)
-            if text := self._completions(kept):
-                yield text
-        if is_progress_wanted and self._feed.changes != self._changes:
-            self._changes = self._feed.changes
-            yield _event("progress", None)
-
-    async def _again(self, until: Place) -> AsyncIterator[str]:
-        assert self._at is not None
-        try:
-            portion: Portion = await asyncio.to_thread(self._feed.read_again, self._at, until)
-        except ResequencerError as error:
-            yield _event("problem", {"problem": printable(str(error)), "since": None})
-            await self._wait()
-            return
-        self._at = dict(portion.start)
-        gaps = "".join(_event("gap", {"gap": each}, self._at) for each in portion.gaps)
-        text = self._completions(portion.records)
-        self._at = dict(portion.at)
-        if all(self._at[number] >= offset for number, offset in until.items()):
-            self._until = None
-        if text or gaps:
-            yield gaps + text
-
-    def _completions(self, records: Sequence[Completed]) -> str:
-        assert self._at is not None
-        texts = []
-        for each in records:
-            if each.offset < self._at.get(each.partition, 0):
-                continue  # It was sent before the listener resumed.
-            self._at[each.partition] = each.next_offset
-            if (event := _completed(each)) is not None:
-                texts.append(_event("completed", event, self._at))
-        return "".join(texts)
-
-
-def _completed(record: Completed) -> CompletedEvent | None:
-    texts = names.texts_of(record.headers)
-    group, report = texts.get(names.GROUP_ID), texts.get(names.GROUP_REPORT, "")
-    if group is None or not report.isdigit():
-        return None  # Another program wrote it.
-    total, missing = texts.get(names.GROUP_TOTAL, ""), texts.get(names.INCOMPLETE, "")
-    return CompletedEvent(
-        group,
-        int(report),
-        texts.get(names.NOTIFICATION_ID, ""),
-        texts.get(names.GROUP_STATUS),
-        int(total) if total.isdigit() else None,
-        int(missing) if missing.isdigit() else 0,
-        names.AMENDED in texts,
-        texts.get(names.CLOSED_BY),
-        names.POSSIBLE_DUPLICATE in texts,
-    )
-
-
-def _event(name: str, data: Any, at: Place | None = None) -> str:
-    """Return an event. JSON has no line breaks."""
-    identified = f"id: {place_text(at)}\n" if at else ""
-    return f"{identified}event: {name}\ndata: {msgspec.json.encode(data).decode()}\n\n"
+def _size_of(record: Completed) -> int:
+    return len(record.value) + len(record.key or b"")

@@ -1,0 +1,1 @@
+"""Stores: what their values are, and what they complete, as pages, operations and streams."""
