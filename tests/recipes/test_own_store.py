@@ -44,7 +44,7 @@ def lines(file: Path) -> list[Line]:
 
 @pytest.mark.slow
 def test_the_jobs_of_an_import_are_counted_and_its_completion_is_told_once(directory: Path, new_service: NewService) -> None:
-    service = new_service(directory, config=CONF)
+    service = new_service(directory, f"{NOTIFICATION}.http.port=0", f"{NOTIFICATION}.http.metrics.port=0", config=CONF)
     jobs = service.run_directory / "groups" / "jobs"
     for job in (0, 1, 1, 2, 0):
         import_job("request-7", job, 3)
@@ -54,8 +54,18 @@ def test_the_jobs_of_an_import_are_counted_and_its_completion_is_told_once(direc
     assert [(each.key, json.loads(each.value)) for each in completions] == [
         (b"request-7", {"request": "request-7", "contacts": 300})
     ]
-    import_job("request-8", 1, 2)
-    wait_until(lambda: len(lines(jobs / "completions.jsonl")) == 2, "the second completion")
+    service.begin_verb("console")
+    served = wait_until(lambda: _served(service.run_directory / "console.json"), "the console has an address")
+    command = [sys.executable, "-u", "-m", "payments.notified", served, "0:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as notified:
+        assert notified.stdout is not None
+        place, _, value = notified.stdout.readline().partition(" ")
+        assert value == "{'request': 'request-7', 'contacts': 300}\n"
+        assert place == f"0:{(jobs / 'completions.jsonl').stat().st_size}"
+        import_job("request-8", 1, 2)
+        assert notified.stdout.readline().endswith(" {'request': 'request-8', 'contacts': 200}\n")
+        notified.terminate()
+    assert len(lines(jobs / "completions.jsonl")) == 2
     with open_atomic_store(Path(CONF), "jobs", service.arguments[3:]) as store:
         assert store.get("request-7") == {"jobs": 3, "done": 3, "contacts": 300}
         assert store.get("request-9") is None
@@ -146,3 +156,8 @@ def test_the_same_store_runs_on_topics(
 def _exists(kafka: KafkaServer, topic: str) -> bool:
     with kafka.admin() as admin:
         return topic in admin.list_topics()
+
+
+def _served(file: Path) -> str:
+    found = json.loads(file.read_text()) if file.exists() else {}
+    return str(found.get("urls", {}).get("console", ""))

@@ -175,6 +175,50 @@ def test_who_resumes_again_and_again_is_told_all_once(log: Log, groups: GroupSta
         assert [each for each in client.groups if each.startswith(f"{partition}-")] == log.records[partition]
 
 
+class LongLog(Log):
+    """Whose records are a quarter of what a listener takes at once, and more."""
+
+    def read(self, at: Place, most: int) -> tuple[list[Completed], Place]:
+        found, after = super().read(at, most)
+        return [each._replace(value=bytes(70_000)) for each in found], after
+
+
+@pytest.mark.parametrize("kept", [100_000_000, 200_000, 1])
+def test_long_values_are_kept_and_sent_in_portions_and_none_is_missed(groups: GroupStage, ours: Groups, kept: int) -> None:
+    log = LongLog()
+    feed = StoreFeed(log.open, groups.clock, describe_report, max_kept_bytes=kept)
+    client = Client("0:0,1:0")
+    for partition in (0, 1):
+        log.add(*(f"{partition}-{each}" for each in range(20)), partition=partition)
+
+    async def again_and_again() -> None:
+        while len(client.groups) < 40:
+            await client.follow(feed, ours, 40)
+
+    run(again_and_again())
+    assert feed._kept_bytes <= kept
+    feed.close()
+    for partition in (0, 1):
+        assert [each for each in client.groups if each.startswith(f"{partition}-")] == log.records[partition]
+    portion = feed.read_again({0: 0, 1: 0}, {0: 20, 1: 20})
+    assert len(portion.records) == 3
+    feed.close()
+
+
+def test_a_stream_ends_after_an_hour_and_its_client_continues(
+    feed: StoreFeed, log: Log, ours: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a login that was taken away ends, too."""
+    client = Client("0:0,1:0")
+    log.add(*(f"g{each}" for each in range(1_000)))
+    monkeypatch.setattr("notification_service.console.stores.stream._LISTEN_SECONDS", -1.0)
+    run(client.follow(feed, ours, 1_000))
+    assert client.groups == []
+    monkeypatch.undo()
+    run(client.follow(feed, ours, 1_000))
+    assert client.groups == log.records[0]
+
+
 def test_a_listener_resumes_at_another_console(log: Log, groups: GroupStage, ours: Groups) -> None:
     """The other one has read the partitions in another order: an id is no number in one console's order."""
     client = Client("0:0,1:0")
