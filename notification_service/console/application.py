@@ -319,11 +319,11 @@ class _BoundedSocket(WebSocketsSansIOProtocol):
     is_waiting, network = False, None
     """As of `_ImpatientProtocol`, which it takes over from: its connection is counted by the application."""
 
-    def data_received(self, data: bytes) -> None:
-        if self.handshake_initiated and not self.handshake_complete:
-            self.transport.abort()  # It sends frames, and has no answer yet.
+    def handle_parser_exception(self) -> None:
+        if self.conn.close_sent is None:
+            self.transport.abort()  # It is no handshake, or frames come before the answer to one.
         else:
-            super().data_received(data)
+            super().handle_parser_exception()
 
     def pause_writing(self) -> None:
         super().pause_writing()

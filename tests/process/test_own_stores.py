@@ -51,7 +51,7 @@ class Follower(Thread):
         self.begun += name == "begin"
         if name == "completed":
             self.keys.append(json.loads(data)["key"])
-        self.last = place
+        self.last = place or self.last
 
 
 class SocketFollower(Follower):
@@ -74,7 +74,7 @@ class EventFollower(Follower):
                 name, _, value = line.partition(": ")
                 fields[name] = value
                 if not line and "event" in fields:
-                    self.take(fields["id"], fields["event"], fields["data"])
+                    self.take(fields.get("id", ""), fields["event"], fields["data"])
                     fields = {}
 
 

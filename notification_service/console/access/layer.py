@@ -246,6 +246,8 @@ class AccessLayer:
             raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, "too many requests; wait a second", **{"Retry-After": "1"})
         if isinstance(self._authenticator, NoLogin) and not _names_this_machine(connection):
             raise _Refused(HTTPStatus.MISDIRECTED_REQUEST, "without a login only this machine is served, by a loopback name")
+        if scope["type"] == "websocket" and not scope["path"].startswith("/api/"):
+            raise _Refused(HTTPStatus.NOT_FOUND, "this is no web socket")
         if _is_led_here(connection) or (scope["type"] == "websocket" and _is_foreign(connection)):
             raise _Refused(HTTPStatus.FORBIDDEN, "a request that another site made the browser send was refused")
         name = self._authenticator.find_claimed_name(connection)

@@ -8,17 +8,19 @@ import select
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
+from threading import Event
 from typing import Any
 
 import pytest
-from harness.api_stage import API, ApiStage
-from harness.waiting import DEADLINE_SECONDS, wait_until
+from harness.api_stage import API, ApiStage, NamedRoles, serving
+from harness.waiting import DEADLINE_SECONDS, async_wait_until, wait_until
+from starlette.requests import HTTPConnection
 from starlette.testclient import TestClient, WebSocketDenialResponse
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from notification_service.console import application as server
-from notification_service.console.access.identity import NoLogin
+from notification_service.console.access.identity import Identity, NoLogin
 from notification_service.console.access.layer import Limits
 from notification_service.console.application import make_application
 
@@ -224,9 +226,41 @@ def test_who_sends_pings_and_reads_no_answer_is_read_no_more(url: str) -> None:
     assert sent > 0
 
 
+class SlowLogin(NamedRoles):
+    """Which is not checked before `is_checked` is set."""
+
+    def __init__(self) -> None:
+        self.is_checked = Event()
+
+    async def find_identity(self, connection: HTTPConnection) -> Identity | None:
+        await async_wait_until(self.is_checked.is_set, "the login is checked")
+        return await super().find_identity(connection)
+
+
 @pytest.mark.slow
-def test_who_sends_before_it_has_an_answer_is_let_go(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    with shaken(url, SOCKET) as hasty, suppress(ConnectionError):
-        while hasty.send(b"\x89\xfd" + bytes(4 + 125)):
-            pass
+def test_who_sends_before_it_has_an_answer_is_let_go(stage: ApiStage, caplog: pytest.LogCaptureFixture) -> None:
+    login = SlowLogin()
+    with serving(make_application(stage.console, login)) as url:
+        with shaken(url, SOCKET) as hasty, suppress(ConnectionError):
+            while hasty.send(b"\x89\xfd" + bytes(4 + 125)):
+                pass
+        login.is_checked.set()
     assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_what_is_no_handshake_is_refused(url: str, caplog: pytest.LogCaptureFixture, method: str) -> None:
+    with socket.create_connection(address_of(url), DEADLINE_SECONDS) as other:
+        lines = (f"{method} {SOCKET} HTTP/1.1", "Host: 127.0.0.1", "Upgrade: websocket", "Connection: Upgrade", "", "")
+        other.sendall("\r\n".join(lines).encode())
+        assert other.recv(65_536)[:10] in (b"", b"HTTP/1.1 4")
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
+def test_no_page_and_no_file_is_a_socket(stage: ApiStage) -> None:
+    for path in ("/", "/static/style.css", "/stores/jobs"):
+        with pytest.raises(WebSocketDenialResponse) as denied, client(stage).websocket_connect(f"{OWN}{path}", headers=ALL):
+            pass
+        assert denied.value.status_code == 404
+    assert client(stage).get(SOCKET, headers=ALL).status_code == 404
