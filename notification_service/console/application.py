@@ -297,6 +297,9 @@ class _ImpatientProtocol(H11Protocol):
     def handle_websocket_upgrade(self, event: "h11.Request") -> None:
         self.is_socket = True
         super().handle_websocket_upgrade(event)
+        taken_over = self.transport.get_protocol()
+        if isinstance(taken_over, _BoundedSocket) and not taken_over.handshake_initiated:
+            self.transport.abort()  # It is no handshake, and nothing else would end it.
 
     def _close_after(self, before: object) -> None:
         if self.cycle is before and not self.is_socket and not self.transport.is_closing():
@@ -321,7 +324,7 @@ class _BoundedSocket(WebSocketsSansIOProtocol):
 
     def handle_parser_exception(self) -> None:
         if self.conn.close_sent is None:
-            self.transport.abort()  # It is no handshake, or frames come before the answer to one.
+            self.transport.abort()  # Frames come before the answer to its handshake.
         else:
             super().handle_parser_exception()
 
