@@ -23,7 +23,7 @@ CAN_BUILD_JMS := { $(BIN)/python -c 'import proton' 2>/dev/null || { command -v 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-jms demo demo-delivery run start stop restart logs servers servers-status servers-stop simulate verify status units dead-letters orders delivery groups region sink console lookups audit archive archive-topics check-configuration check test nightly faults fuzz soak lint format bench clean
+.PHONY: help setup setup-jms demo demo-delivery run start stop restart logs servers servers-status servers-stop simulate verify status units find dead-letters orders delivery groups region sink console lookups audit archive archive-topics check-configuration check test nightly faults fuzz soak lint format bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^##@ / { print (n++ ? "\n" : "") substr($$0, 5) } /^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -76,6 +76,9 @@ logs: $(RUNTIME) ## print the last lines of the daemon's log; ARGS=--follow keep
 
 units: $(RUNTIME) ## list the units that wait; ARGS='show ID': all about one; ARGS='release ID --because TEXT': an order for it
 	@$(BIN)/resequencer units --config "$(CONF)" $(or $(ARGS),list)
+
+find: $(RUNTIME) ## search for a unit, a message, a notification, a dead letter or a payment; ARGS=ID
+	@$(BIN)/resequencer find --config "$(CONF)" $(ARGS)
 
 dead-letters: $(RUNTIME) ## list the dead letters; ARGS='show NUMBER', ARGS='requeue NUMBER' and others
 	@$(BIN)/resequencer dead-letters --config "$(CONF)" $(or $(ARGS),list)

@@ -19,7 +19,6 @@ from notification_service.bridge.runner import run_reporting
 from notification_service.bridge.settings import BridgeSettings
 from notification_service.commands.check import look_around
 from notification_service.commands.command import repeated_arguments, stop_signal
-from notification_service.commands.rolling_restart import restart_rolling
 from notification_service.configuration.configuration import Configuration, load
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Sections
@@ -49,6 +48,7 @@ from notification_service.wiring.bridge import make_bridge, make_report
 from notification_service.wiring.composition import refuse_unusable
 from notification_service.wiring.local_workers import THREADS
 from notification_service.wiring.regions import refuse_unusable_bridge
+from notification_service.wiring.rolling_restart import restart_rolling
 from notification_service.wiring.side_reports import find_served
 from notification_service.worker.scheduled_archive import Archiving, add_archive_flag
 from notification_service.worker.worker import Worker
@@ -319,7 +319,7 @@ def restart(arguments: Namespace) -> ExitCode:
         sys.stderr.write("resequencer: the service was not restarted; the running one continues\n")
         return ExitCode.FAILED
     if arguments.rolling:
-        return restart_rolling(arguments, configuration)
+        return restart_rolling(configuration, repeated_arguments(arguments))
     code = stop(arguments)
     return code if code is not ExitCode.DONE else start(arguments)
 

@@ -81,6 +81,46 @@ def test_two_workers_share_the_partitions_and_whichever_is_killed_nothing_is_los
     assert "resequencer.daemon: drained [slot=1]" in log
 
 
+def test_a_rolling_restart_under_load_loses_doubles_and_misplaces_nothing_though_one_is_killed_half_way(
+    workers_on: Callable[..., Daemon],
+) -> None:
+    # Without it a worker that ends leaves the group, so that its partitions go to the other one and come back.
+    daemon = workers_on(f"{KAFKA_CLIENTS}.group.instance.id=null", count=2, partitions=4)
+    daemon.start()
+    _wait_until_shared(daemon)
+    before = [_worker_in(daemon, slot) for slot in (0, 1)]
+    load = daemon.service.begin_verb(
+        "simulate", "--units", "400", "--rate", "150/s", "--late", "0", "--losses", "0", "--seed", "5"
+    )
+    wait_until(lambda: _report(daemon).whole.counts.get("records", 0) > 100, "it is under load")
+    told = lambda: (daemon.service.directory / "restart.log").read_text().splitlines()  # noqa: E731 - Read again and again.
+    killed = daemon.service.begin_verb("restart", "--rolling")
+    wait_until(lambda: told() or killed.poll() is not None, "the first worker is ordered to end")
+    killed.kill()
+    wait_until(
+        lambda: [each.restarts for _, each in _report(daemon).workers] == [1, 0], "the supervisor restarts it all the same"
+    )
+    _wait_until_shared(daemon)
+    restarting, states = daemon.service.begin_verb("restart", "--rolling"), set[tuple[str, ...]]()
+    wait_until(
+        lambda: states.add(tuple(state for state, _ in _report(daemon).workers)) or restarting.poll() is not None,
+        "each worker is another one",
+    )
+    assert restarting.returncode == 0, told()
+    assert all(State.READY in each for each in states), states
+    assert not set(before) & {_worker_in(daemon, slot) for slot in (0, 1)}
+    assert [each.restart_causes for _, each in _report(daemon).workers] == [{"told": 2}, {"told": 1}]
+    assert [line.partition(" after")[0] for line in told()] == [
+        "worker 0: ends, 1 of 2",
+        *("worker 0: ends, 1 of 2", "worker 0: ready", "worker 1: ends, 2 of 2", "worker 1: ready"),
+        "restarted 2 workers, one",
+    ]
+    assert load.wait(120) == 0
+    verified = lambda: daemon.service.verb("verify")  # noqa: E731 - Asked again until it is so.
+    wait_until(lambda: verified().returncode == 0, "every promise is held", look_seconds=1)
+    assert "0 lost, 0 doubled" in verified().stdout
+
+
 def test_a_worker_for_which_no_partition_is_left_stands_by_and_takes_over_when_another_one_hangs(
     workers_on: Callable[..., Daemon],
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import Popen
@@ -14,8 +13,7 @@ import msgspec
 import pytest
 
 from notification_service.command_line import parse
-from notification_service.commands import rolling_restart
-from notification_service.commands.rolling_restart import Rolling, RollingRefused, restart_rolling
+from notification_service.commands.command import repeated_arguments
 from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.schema import SCHEMA
 from notification_service.status.file import StatusFile
@@ -24,6 +22,8 @@ from notification_service.status.service_report import NOT_RUNNING, service_repo
 from notification_service.supervision.locks import RunLock, RunningService
 from notification_service.supervision.started import MAY_DIFFER, Started, started_file
 from notification_service.supervision.system_clock import SystemClock
+from notification_service.wiring import rolling_restart
+from notification_service.wiring.rolling_restart import Rolling, RollingRefused, restart_rolling
 
 NOW = 1_774_740_835_941
 
@@ -177,7 +177,7 @@ def running(at_two_workers: Callable[..., Configuration], tmp_path: Path) -> Ite
 def refusal(configuration: Configuration, *options: str) -> str:
     arguments = parse(["restart", "--rolling", "--config", str(configuration.file), *options])
     with pytest.raises(RollingRefused) as refused:
-        restart_rolling(arguments, configuration)
+        restart_rolling(configuration, repeated_arguments(arguments))
     return str(refused.value)
 
 
@@ -198,9 +198,9 @@ def test_what_each_worker_may_have_by_itself_is_taken(
     at_two_workers: Callable[..., Configuration], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(rolling_restart.Rolling, "restart", lambda self, count: None)
-    monkeypatch.setattr(rolling_restart, "_has_options_of", lambda service, arguments: True)
+    monkeypatch.setattr(rolling_restart, "_has_options_of", lambda service, options: True)
     changed = at_two_workers(f"{NOTIFICATION} {{ resequencer.retention = 9h, storage.redis.password = new }}")
-    assert restart_rolling(Namespace(), changed) == 0
+    assert restart_rolling(changed, []) == 0
     assert "restarted 2 workers, one after another" in capsys.readouterr().out
 
 
@@ -243,7 +243,7 @@ def test_new_workers_get_the_options_of_the_start_so_others_are_refused(
         restarted: list[int] = []
         monkeypatch.setattr(rolling_restart.Rolling, "restart", lambda self, count: restarted.append(count))
         arguments = parse(["restart", "--rolling", "--config", str(configuration.file), "--set", "a=1"])
-        assert restart_rolling(arguments, configuration) == 0
+        assert restart_rolling(configuration, repeated_arguments(arguments)) == 0
         assert restarted == [2]
     finally:
         worker.kill()

@@ -5,14 +5,12 @@ worker is on its way then, and the supervisor starts it all the same.
 """
 
 import sys
-from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 from typing import NamedTuple
 
-from notification_service.commands.command import repeated_arguments
 from notification_service.configuration.configuration import Configuration
 from notification_service.status.report import State, StatusReport
 from notification_service.status.service_report import ServiceReport
@@ -138,8 +136,8 @@ def _find_hindrance(service: ServiceReport) -> str | None:
     return next((f"{each.partition} is not taken over yet: {each.reason}" for each in service.whole.untaken), None)
 
 
-def restart_rolling(arguments: Namespace, configuration: Configuration) -> ExitCode:
-    """Restart the workers of the service that runs with this configuration, one after another.
+def restart_rolling(configuration: Configuration, options: Sequence[str]) -> ExitCode:
+    """Restart the workers of the service that runs with this configuration, one after another. `options` are this command's.
 
     Raises:
         RollingRefused: It cannot be done so, or it stopped on its way.
@@ -151,7 +149,7 @@ def restart_rolling(arguments: Namespace, configuration: Configuration) -> ExitC
 
     with _alone(run_directory):
         service = look()
-        _refuse_what_needs_more(service, arguments, configuration)
+        _refuse_what_needs_more(service, configuration, options)
         count = configuration.worker_count
         Rolling(look, LocalWorkers(configuration).restart, _tell).restart(count)
     _tell(f"restarted {counted(count, 'worker')}, one after another; the supervisor and what runs beside the workers were not")
@@ -179,7 +177,7 @@ def _alone(run_directory: Path) -> Iterator[None]:
         lock.release()
 
 
-def _refuse_what_needs_more(service: RunningService, arguments: Namespace, configuration: Configuration) -> None:
+def _refuse_what_needs_more(service: RunningService, configuration: Configuration, options: Sequence[str]) -> None:
     started = (
         None if service.process_id is None else started_file(configuration.notification.run_directory).find(service.process_id)
     )
@@ -193,7 +191,7 @@ def _refuse_what_needs_more(service: RunningService, arguments: Namespace, confi
         raise _needs_a_whole_restart("; ".join(differences))
     if configuration.worker_count < 2:
         raise _needs_a_whole_restart("the service has one worker, so nothing would be processed meanwhile")
-    if not _has_options_of(service.report, arguments):
+    if not _has_options_of(service.report, options):
         raise RollingRefused(
             "the service was started with another --config or --set, which new workers get, too: give the same,"
             " or restart all workers at once with `resequencer restart`"
@@ -204,9 +202,8 @@ def _needs_a_whole_restart(why: str) -> RollingRefused:
     return RollingRefused(f"{why}. A rolling restart cannot do that: `resequencer restart` restarts all workers at once")
 
 
-def _has_options_of(service: ServiceReport, arguments: Namespace) -> bool:
+def _has_options_of(service: ServiceReport, ours: Sequence[str]) -> bool:
     """Return whether the workers were started with the same file and the same overrides as this command."""
-    ours = repeated_arguments(arguments)
     for _, each in service.workers:
         try:
             command = Path(f"/proc/{each.worker_process_id}/cmdline").read_bytes().decode().split("\0")
@@ -214,6 +211,6 @@ def _has_options_of(service: ServiceReport, arguments: Namespace) -> bool:
             theirs = command[command.index("run") + 1 : command.index("--slot")]
         except (OSError, ValueError):
             continue  # A worker that is just being restarted.
-        if (directory / theirs[1]).resolve() != Path(ours[1]).resolve() or theirs[2:] != ours[2:]:
+        if (directory / theirs[1]).resolve() != Path(ours[1]).resolve() or theirs[2:] != [*ours[2:]]:
             return False
     return True
