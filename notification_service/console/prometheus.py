@@ -8,7 +8,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib import metadata
 from platform import python_version
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -589,10 +589,15 @@ class ServiceCollector(Collector):
         yield _metric(READABLE, (), [] if groups is None else [((), totals is not None)])
         yield from aggregation_metrics(aggregation, totals)
         yield from bridge_metrics(bridge)
-        yield _metric(BUILD, ("version", "python_version"), [((metadata.version("resequencer"), python_version()), 1)])
+        yield _metric(BUILD, ("version", "python_version"), [((_version(), python_version()), 1)])
         yield from process_metrics(_processes(workers, delivery, aggregation, bridge))
         for each in METRICS:
             yield _family(each, workers)
+
+
+@cache
+def _version() -> str:
+    return metadata.version("resequencer")
 
 
 def _processes(
@@ -662,7 +667,7 @@ def _of_delivery(status: DeliveryStatus) -> Iterator[Metric]:
     backlogs += [(receiver.receiver, receiver.backlog) for receiver in status.direct]
     oldest = (((name,), _seconds_of(backlog.oldest_at)) for name, backlog in backlogs if backlog is not None)
     yield _metric(OLDEST_UNDELIVERED, ("receiver",), oldest)
-    called = [((f"delivery-{found.slot}", found.receiver), found) for found in status.calls]
+    called = [((f"delivery-{found.slot}", found.receiver), found) for found in status.receiver_calls]
     answers = (((*of, answer), count) for of, found in called for answer, count in found.answers.items())
     yield _metric(CALLS, ("process", "receiver", "answer"), answers, CounterMetricFamily)
     durations = HistogramMetricFamily(f"{_PREFIX}{CALL_SECONDS[0]}", CALL_SECONDS[1], labels=("process", "receiver"))

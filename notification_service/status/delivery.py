@@ -159,7 +159,7 @@ class DeliveryReport(SideReport, frozen=True):
     gates: tuple[GateStatus, ...] = ()
     direct: tuple[DirectStatus, ...] = ()
     schedules: tuple[ScheduleStatus, ...] = ()
-    calls: tuple[ReceiverCalls, ...] = ()
+    receiver_calls: tuple[ReceiverCalls, ...] = ()
 
 
 def delivery_file(run_directory: Path, slot: int) -> SideFile[DeliveryReport]:
@@ -171,14 +171,14 @@ class DeliveryStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """What `status` says of delivery: the workers of this service, and the gates of the receivers by the newest report.
 
     `direct` are the receivers that are delivered to straight from topics, with the partitions of all workers of this service.
-    `schedules` are each as the worker reports it that knows most of it. `calls` has each receiver for each worker.
+    `schedules` are each as the worker reports it that knows most of it. `receiver_calls` has each receiver for each worker.
     """
 
     delivery_workers: tuple[SideStatus, ...] = ()
     gates: tuple[GateStatus, ...] = ()
     direct: tuple[DirectStatus, ...] = ()
     schedules: tuple[ScheduleStatus, ...] = ()
-    calls: tuple[ReceiverCalls, ...] = ()
+    receiver_calls: tuple[ReceiverCalls, ...] = ()
 
     @property
     def undelivered(self) -> int | None:
@@ -203,7 +203,7 @@ def find_delivery(run_directory: Path, service_process_id: int, count: int, now:
         msgspec.structs.replace(each, slot=slot)
         for slot, report in enumerate(reports)
         if report is not None
-        for each in report.calls
+        for each in report.receiver_calls
     )
     gates = () if newest is None else newest.gates
     return DeliveryStatus(workers, gates, _merged(reports), _merged_schedules(reports), calls)

@@ -306,7 +306,7 @@ def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
     )
     direct = (DirectStatus("mail", "503", "2026-03-28T18:00Z", "2026-03-28T18:01Z", partitions=partitions), DirectStatus("fax"))
     calls = (ReceiverCalls("tracker", {"2xx": 3, "broken": 1}, HistogramReport((0.5,), (3, 4), 7.5), 1),)
-    known = DeliveryStatus(workers, gates, direct, calls=calls)
+    known = DeliveryStatus(workers, gates, direct, receiver_calls=calls)
     shown = {
         'resequencer_delivery_oldest_undelivered_timestamp_seconds{receiver="tracker"} 1.77472074e+09',
         'resequencer_delivery_oldest_undelivered_timestamp_seconds{receiver="mail"} 1.7747208e+09',

@@ -49,8 +49,8 @@ def test_a_schedule_that_waits_says_why(tmp_path: Path) -> None:
 def test_the_calls_of_each_worker_are_kept_apart_because_their_counts_begin_with_it(tmp_path: Path) -> None:
     calls = ReceiverCalls("tracker", {"2xx": 3}, HistogramReport((1.0,), (2, 3), 4.5))
     for slot in (0, 2):
-        delivery_file(tmp_path, slot).write(DeliveryReport(os.getpid(), 7, AT, calls=(calls,)))
-    found = find_delivery(tmp_path, os.getpid(), 3, instant_of(AT)).calls
+        delivery_file(tmp_path, slot).write(DeliveryReport(os.getpid(), 7, AT, receiver_calls=(calls,)))
+    found = find_delivery(tmp_path, os.getpid(), 3, instant_of(AT)).receiver_calls
     assert found == (calls, msgspec.structs.replace(calls, slot=2))
 
 
