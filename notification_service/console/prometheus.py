@@ -498,6 +498,8 @@ GATE_METRICS: Mapping[str, tuple[str, Callable[[GateStatus], float | None]]] = {
     ),
 }
 """Gauges with the label `receiver`, as the delivery workers reported them last. Workers with one ledger report the same."""
+PAUSED = ("delivery_receiver_paused", "1 while an operator has paused the receiver, 0 while not.")
+"""A gauge with the label `receiver`."""
 OLDEST_UNDELIVERED = (
     "delivery_oldest_undelivered_timestamp_seconds",
     "Since when the oldest row or record waits that is not delivered to the receiver; absent if none does.",
@@ -663,6 +665,9 @@ def _of_delivery(status: DeliveryStatus) -> Iterator[Metric]:
             for receiver in status.direct:
                 each.add_sample(each.name, {"receiver": receiver.receiver}, int(receiver.reason is None))
         yield each
+    pauses = [(gate.receiver, gate.pause) for gate in status.gates]
+    pauses += [(receiver.receiver, receiver.pause) for receiver in status.direct]
+    yield _metric(PAUSED, ("receiver",), (((name,), int(pause is not None)) for name, pause in pauses))
     backlogs = [(gate.receiver, gate.backlog) for gate in status.gates]
     backlogs += [(receiver.receiver, receiver.backlog) for receiver in status.direct]
     oldest = (((name,), _seconds_of(backlog.oldest_at)) for name, backlog in backlogs if backlog is not None)

@@ -236,12 +236,14 @@ def delivery_notes(status: DeliveryStatus, now: Instant) -> list[str]:
 
     A gate that was shut a moment ago makes no note, nor does a backlog that falls, unless it is hours old.
     """
-    rows = [(each.receiver, each.since, each.waiting, "row", each.backlog) for each in status.gates]
-    offsets = [(each.receiver, each.since, each.behind, "offset", each.backlog) for each in status.direct]
+    rows = [(each.receiver, each.pause, each.since, each.waiting, "row", each.backlog) for each in status.gates]
+    offsets = [(each.receiver, each.pause, each.since, each.behind, "offset", each.backlog) for each in status.direct]
     notes = []
-    for receiver, shut_since, count, noun, backlog in (*rows, *offsets):
+    for receiver, pause, shut_since, count, noun, backlog in (*rows, *offsets):
         waiting = f"undelivered: {counted(count, noun)}"
-        if count and shut_since is not None and now - instant_of(shut_since) > LATE_MS:
+        if pause is not None:
+            notes.append(f"receiver {receiver} is paused since {pause.since} by {pause.by}; {waiting}")
+        elif count and shut_since is not None and now - instant_of(shut_since) > LATE_MS:
             notes.append(f"receiver {receiver} gets nothing since {shut_since}; {waiting}")
         elif count and shut_since is None and backlog is not None and _is_late(backlog, now):
             notes.append(f"receiver {receiver} falls behind; {waiting}, the oldest since {backlog.oldest_at}")

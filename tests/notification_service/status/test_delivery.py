@@ -101,6 +101,12 @@ def test_a_receiver_that_gets_nothing_for_long_or_falls_behind_is_noted_without_
     assert noted(shut_since=hours_ago, count=0) == []
 
 
+def test_a_receiver_that_a_person_paused_is_noted_with_who_it_was_and_not_as_one_that_is_late() -> None:
+    gate = GateStatus("bank", False, 0, "HTTP 503", "2026-03-28T15:59:00.000Z", pause=Pause(TICK, "anna", "their release"))
+    note = f"receiver bank is paused since {TICK} by anna; undelivered: 0 rows"
+    assert delivery_notes(DeliveryStatus(gates=(gate,)), instant_of(AT)) == [note]
+
+
 def test_the_backlog_of_a_receiver_of_topics_is_that_of_the_partitions_of_all_workers(tmp_path: Path) -> None:
     for slot, backlog in enumerate((make_backlog(5, TICK, -1.0), make_backlog(7, AT, -2.0))):
         partition = DeliveredPartition(f"T-{slot}", 0, backlog.count, 0, backlog=backlog)
