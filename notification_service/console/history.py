@@ -277,7 +277,7 @@ class Sampler:
         """Look once."""
         report = self._sources.find_report()
         if report is not None:
-            self._history.add(report, self._sources.steady_clock.now(), self._sources.find_delivery().calls)
+            self._history.add(report, self._sources.steady_clock.now(), self._sources.find_delivery().receiver_calls)
         if monotonic() >= self._dead_letters_due:
             self._count_dead_letters()
         if monotonic() >= self._proposals_due:

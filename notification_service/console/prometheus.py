@@ -8,7 +8,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib import metadata
 from platform import python_version
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -498,6 +498,8 @@ GATE_METRICS: Mapping[str, tuple[str, Callable[[GateStatus], float | None]]] = {
     ),
 }
 """Gauges with the label `receiver`, as the delivery workers reported them last. Workers with one ledger report the same."""
+PAUSED = ("delivery_receiver_paused", "1 while an operator has paused the receiver, 0 while not.")
+"""A gauge with the label `receiver`."""
 OLDEST_UNDELIVERED = (
     "delivery_oldest_undelivered_timestamp_seconds",
     "Since when the oldest row or record waits that is not delivered to the receiver; absent if none does.",
@@ -589,10 +591,15 @@ class ServiceCollector(Collector):
         yield _metric(READABLE, (), [] if groups is None else [((), totals is not None)])
         yield from aggregation_metrics(aggregation, totals)
         yield from bridge_metrics(bridge)
-        yield _metric(BUILD, ("version", "python_version"), [((metadata.version("resequencer"), python_version()), 1)])
+        yield _metric(BUILD, ("version", "python_version"), [((_version(), python_version()), 1)])
         yield from process_metrics(_processes(workers, delivery, aggregation, bridge))
         for each in METRICS:
             yield _family(each, workers)
+
+
+@cache
+def _version() -> str:
+    return metadata.version("resequencer")
 
 
 def _processes(
@@ -658,11 +665,14 @@ def _of_delivery(status: DeliveryStatus) -> Iterator[Metric]:
             for receiver in status.direct:
                 each.add_sample(each.name, {"receiver": receiver.receiver}, int(receiver.reason is None))
         yield each
+    pauses = [(gate.receiver, gate.pause) for gate in status.gates]
+    pauses += [(receiver.receiver, receiver.pause) for receiver in status.direct]
+    yield _metric(PAUSED, ("receiver",), (((name,), int(pause is not None)) for name, pause in pauses))
     backlogs = [(gate.receiver, gate.backlog) for gate in status.gates]
     backlogs += [(receiver.receiver, receiver.backlog) for receiver in status.direct]
     oldest = (((name,), _seconds_of(backlog.oldest_at)) for name, backlog in backlogs if backlog is not None)
     yield _metric(OLDEST_UNDELIVERED, ("receiver",), oldest)
-    called = [((f"delivery-{found.slot}", found.receiver), found) for found in status.calls]
+    called = [((f"delivery-{found.slot}", found.receiver), found) for found in status.receiver_calls]
     answers = (((*of, answer), count) for of, found in called for answer, count in found.answers.items())
     yield _metric(CALLS, ("process", "receiver", "answer"), answers, CounterMetricFamily)
     durations = HistogramMetricFamily(f"{_PREFIX}{CALL_SECONDS[0]}", CALL_SECONDS[1], labels=("process", "receiver"))

@@ -159,7 +159,7 @@ class DeliveryReport(SideReport, frozen=True):
     gates: tuple[GateStatus, ...] = ()
     direct: tuple[DirectStatus, ...] = ()
     schedules: tuple[ScheduleStatus, ...] = ()
-    calls: tuple[ReceiverCalls, ...] = ()
+    receiver_calls: tuple[ReceiverCalls, ...] = ()
 
 
 def delivery_file(run_directory: Path, slot: int) -> SideFile[DeliveryReport]:
@@ -171,14 +171,14 @@ class DeliveryStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """What `status` says of delivery: the workers of this service, and the gates of the receivers by the newest report.
 
     `direct` are the receivers that are delivered to straight from topics, with the partitions of all workers of this service.
-    `schedules` are each as the worker reports it that knows most of it. `calls` has each receiver for each worker.
+    `schedules` are each as the worker reports it that knows most of it. `receiver_calls` has each receiver for each worker.
     """
 
     delivery_workers: tuple[SideStatus, ...] = ()
     gates: tuple[GateStatus, ...] = ()
     direct: tuple[DirectStatus, ...] = ()
     schedules: tuple[ScheduleStatus, ...] = ()
-    calls: tuple[ReceiverCalls, ...] = ()
+    receiver_calls: tuple[ReceiverCalls, ...] = ()
 
     @property
     def undelivered(self) -> int | None:
@@ -203,7 +203,7 @@ def find_delivery(run_directory: Path, service_process_id: int, count: int, now:
         msgspec.structs.replace(each, slot=slot)
         for slot, report in enumerate(reports)
         if report is not None
-        for each in report.calls
+        for each in report.receiver_calls
     )
     gates = () if newest is None else newest.gates
     return DeliveryStatus(workers, gates, _merged(reports), _merged_schedules(reports), calls)
@@ -236,12 +236,14 @@ def delivery_notes(status: DeliveryStatus, now: Instant) -> list[str]:
 
     A gate that was shut a moment ago makes no note, nor does a backlog that falls, unless it is hours old.
     """
-    rows = [(each.receiver, each.since, each.waiting, "row", each.backlog) for each in status.gates]
-    offsets = [(each.receiver, each.since, each.behind, "offset", each.backlog) for each in status.direct]
+    rows = [(each.receiver, each.pause, each.since, each.waiting, "row", each.backlog) for each in status.gates]
+    offsets = [(each.receiver, each.pause, each.since, each.behind, "offset", each.backlog) for each in status.direct]
     notes = []
-    for receiver, shut_since, count, noun, backlog in (*rows, *offsets):
+    for receiver, pause, shut_since, count, noun, backlog in (*rows, *offsets):
         waiting = f"undelivered: {counted(count, noun)}"
-        if count and shut_since is not None and now - instant_of(shut_since) > LATE_MS:
+        if pause is not None:
+            notes.append(f"receiver {receiver} is paused since {pause.since} by {pause.by}; {waiting}")
+        elif count and shut_since is not None and now - instant_of(shut_since) > LATE_MS:
             notes.append(f"receiver {receiver} gets nothing since {shut_since}; {waiting}")
         elif count and shut_since is None and backlog is not None and _is_late(backlog, now):
             notes.append(f"receiver {receiver} falls behind; {waiting}, the oldest since {backlog.oldest_at}")

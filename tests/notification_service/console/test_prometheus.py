@@ -18,6 +18,7 @@ from notification_service.console.groups import Groups
 from notification_service.console.prometheus import COUNTERS, METRICS, ServiceCollector, make_metrics_application
 from notification_service.console.sources import ArchiveDistance
 from notification_service.delivery.core.backlog import make_backlog
+from notification_service.delivery.core.jobs import Pause
 from notification_service.status.aggregation import (
     AggregationStatus,
     BridgeState,
@@ -292,7 +293,7 @@ def test_the_distances_of_the_archive_are_shown_by_partition_also_while_no_worke
 def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
     workers = tuple(SideStatus(slot, 1, problem) for slot, problem in enumerate((None, None, "the ledger is away")))
     more = {"failed": 4, "held_units": 2, "retries": (("limit", 6),), "stalled_jobs": 1, "missing_jobs": 2, "unread_ms": 1_500}
-    more["backlog"] = make_backlog(3, "2026-03-28T17:59:00Z", None)
+    more |= {"backlog": make_backlog(3, "2026-03-28T17:59:00Z", None), "pause": Pause("2026-03-28T17:59:00Z", "anna", "a test")}
     gates = (
         GateStatus("tracker", True, 3, **more),
         GateStatus("bank", False, 7, "503", "2026-03-28T18:00Z", "2026-03-28T18:01Z"),
@@ -306,8 +307,10 @@ def test_delivery_workers_and_gates_are_shown_where_a_receiver_is_configured():
     )
     direct = (DirectStatus("mail", "503", "2026-03-28T18:00Z", "2026-03-28T18:01Z", partitions=partitions), DirectStatus("fax"))
     calls = (ReceiverCalls("tracker", {"2xx": 3, "broken": 1}, HistogramReport((0.5,), (3, 4), 7.5), 1),)
-    known = DeliveryStatus(workers, gates, direct, calls=calls)
+    known = DeliveryStatus(workers, gates, direct, receiver_calls=calls)
     shown = {
+        'resequencer_delivery_receiver_paused{receiver="tracker"} 1.0',
+        *(f'resequencer_delivery_receiver_paused{{receiver="{name}"}} 0.0' for name in ("bank", "mail", "fax")),
         'resequencer_delivery_oldest_undelivered_timestamp_seconds{receiver="tracker"} 1.77472074e+09',
         'resequencer_delivery_oldest_undelivered_timestamp_seconds{receiver="mail"} 1.7747208e+09',
         'resequencer_delivery_calls_total{answer="2xx",process="delivery-1",receiver="tracker"} 3.0',

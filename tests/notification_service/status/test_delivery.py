@@ -49,8 +49,8 @@ def test_a_schedule_that_waits_says_why(tmp_path: Path) -> None:
 def test_the_calls_of_each_worker_are_kept_apart_because_their_counts_begin_with_it(tmp_path: Path) -> None:
     calls = ReceiverCalls("tracker", {"2xx": 3}, HistogramReport((1.0,), (2, 3), 4.5))
     for slot in (0, 2):
-        delivery_file(tmp_path, slot).write(DeliveryReport(os.getpid(), 7, AT, calls=(calls,)))
-    found = find_delivery(tmp_path, os.getpid(), 3, instant_of(AT)).calls
+        delivery_file(tmp_path, slot).write(DeliveryReport(os.getpid(), 7, AT, receiver_calls=(calls,)))
+    found = find_delivery(tmp_path, os.getpid(), 3, instant_of(AT)).receiver_calls
     assert found == (calls, msgspec.structs.replace(calls, slot=2))
 
 
@@ -99,6 +99,12 @@ def test_a_receiver_that_gets_nothing_for_long_or_falls_behind_is_noted_without_
     assert len(noted(oldest_at=hours_ago, rate=-2.0)) == 2
     assert noted(shut_since=TICK) == noted(oldest_at=TICK, rate=0.5) == noted(oldest_at=minutes_ago, rate=-2.0) == []
     assert noted(shut_since=hours_ago, count=0) == []
+
+
+def test_a_receiver_that_a_person_paused_is_noted_with_who_it_was_and_not_as_one_that_is_late() -> None:
+    gate = GateStatus("bank", False, 0, "HTTP 503", "2026-03-28T15:59:00.000Z", pause=Pause(TICK, "anna", "their release"))
+    note = f"receiver bank is paused since {TICK} by anna; undelivered: 0 rows"
+    assert delivery_notes(DeliveryStatus(gates=(gate,)), instant_of(AT)) == [note]
 
 
 def test_the_backlog_of_a_receiver_of_topics_is_that_of_the_partitions_of_all_workers(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from guardian.metrics import CycleTimes, HistogramReport
 from notification_service.command_line import main
+from notification_service.status.aggregation import AggregationStatus, BridgeStatus
+from notification_service.status.delivery import DeliveryStatus
 from notification_service.status.file import StatusFile
 from notification_service.status.report import (
     STALE_AFTER_MS,
@@ -23,7 +25,7 @@ from notification_service.status.report import (
     UntakenPartition,
     report,
 )
-from notification_service.status.service_report import find_reports, service_report, sum_of_lags
+from notification_service.status.service_report import ServedStatus, find_reports, service_report, sum_of_lags
 from notification_service.status.text import on_one_screen, status_lines
 from notification_service.supervision.locks import RunLock
 from notification_service.supervision.system_clock import SystemClock
@@ -198,6 +200,12 @@ def run_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     lock.acquire()
     yield directory
     lock.release()
+
+
+def test_no_part_of_what_status_says_in_json_takes_the_place_of_another():
+    parts = (StatusReport, ServedStatus, DeliveryStatus, AggregationStatus, BridgeStatus)
+    names = [each.name for part in parts for each in msgspec.structs.fields(part)]
+    assert len(names) == len(set(names))
 
 
 def test_status_shows_a_line_for_each_worker_and_who_holds_what(run_directory, capsys):
