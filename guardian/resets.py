@@ -111,7 +111,7 @@ class RegionCycles:
             return self._refuse(who, "; ".join(refusals))
         described = "; ".join(map(str, plans)) or "nothing, for nothing was read yet"
         if is_dry_run:
-            return ResetAnswer(is_done=True, text=f"nothing was changed. A reset to the initial state would read {described}")
+            return ResetAnswer(is_done=True, text=f"a reset to the initial state would read {described}; nothing was changed")
         begun = [each for each in plans if partitions.begin_initial_state(each)]
         _log.warning("%s reset the region to its initial state: it reads %s", who, described)
         self.region.reset_by_order(self._tools.clock.now())

@@ -308,7 +308,7 @@ class InitialPlan(NamedTuple):
 
     def __str__(self) -> str:
         waits = f"{counted(self.units, 'waiting unit')} with {counted(self.envelopes, 'envelope')}"
-        text = f"{self.partition} from offset {self.start} to {self.read_to} again, {waits} begin again"
+        text = f"{self.partition} again from offset {self.start} to {self.read_to} ({waits})"
         return f"{text}; what came before offset {self.start} is gone and does not come again" if self.start else text
 
 

@@ -61,7 +61,7 @@ def test_a_failed_region_is_reset_by_its_button(browser: Browser, failed: tuple[
         visit.open("/regions")
         visit.page.get_by_role("link", name="Reset it to its initial state…").click()
         visit.page.wait_for_url("**/regions/initial?slot=0")
-        assert "A reset to the initial state would read" in visit.main
+        assert "a reset to the initial state would read" in visit.main
         assert (visit.overflow, visit.barriers) == (0, [])
         visit.page.get_by_label("Reason").fill("a wrong mapping")
         visit.page.get_by_role("button", name="Reset to the initial state").click()

@@ -49,7 +49,7 @@ def test_everything_is_read_again_and_what_comes_of_it_is_marked_and_has_new_num
     service.run()
     answer = reset(service)
     assert answer.is_done
-    assert "IPF_PROCESSING_DATA-0 from offset 0 to" in answer.text
+    assert "IPF_PROCESSING_DATA-0 again from offset 0 to" in answer.text
     assert service.cycles.region.state is RegionState.RESETTING
     settle(service)
     assert marks(service, "u") == [(1, False), (2, False), (1, True), (2, True)]
@@ -132,8 +132,8 @@ def test_a_dry_run_says_what_it_would_do_and_changes_nothing(service: Service) -
     answer = reset(service, is_dry_run=True)
     assert answer.is_done
     assert "nothing was changed" in answer.text
-    assert f"{P0} from offset 0 to {service.input_size()} again, 1 waiting unit with 2 envelopes begin again" in answer.text
-    assert f"{P1} from offset 0 to" in answer.text
+    assert f"{P0} again from offset 0 to {service.input_size()} (1 waiting unit with 2 envelopes)" in answer.text
+    assert f"{P1} again from offset 0 to" in answer.text
     assert service.cycle.partitions.owned[P0].store.header == header
     assert service.cycles.region.resets == 0
 

@@ -358,7 +358,7 @@ def test_the_value_is_shown_formatted_with_its_headers_and_the_editor_holds_it(t
 
 def test_where_the_same_error_must_follow_requeue_is_not_the_first_choice(tmp_path: Path) -> None:
     page = letters_in(tmp_path, b"not json").get("/dead-letter?number=T-0%231").text
-    assert "Requeued unchanged, it would be a dead letter again, undecodable" in page
+    assert "If it is requeued unchanged, it would be a dead letter again, undecodable" in page
     assert '<button class="second">Requeue unchanged</button>' in page
 
 

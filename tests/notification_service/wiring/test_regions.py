@@ -29,7 +29,7 @@ from notification_service.supervision.locks import RunningService
 from notification_service.supervision.system_clock import SystemClock
 from notification_service.wiring import console, regions
 from notification_service.wiring.composition import compose, refuse_unusable
-from notification_service.wiring.console import InputPartitions
+from notification_service.wiring.console import InputPartitions, console_sources
 from notification_service.wiring.dead_letter_stores import open_store
 from notification_service.wiring.regions import LocalRegions, RegionNotReset, find_initial_refusal, make_region_transport
 from resequencer.clock import instant_text
@@ -274,3 +274,12 @@ def test_the_partitions_of_the_input_are_asked_for_again_beside_who_reads_them(c
     began[0]()
     monkeypatch.setattr(console, "_FRESH_MS", 30_000)
     assert [each.number for each in partitions.find()] == [0, 1]
+
+
+def test_the_console_has_the_sink_mqtt_where_there_is_one(configured):
+    assert console_sources(configured("")).sink is None
+    mqtt = f'{N} {{ transport = mqtt, mqtt.url = "mqtt://me:s3cret@first:1883" }}'
+    sink = console_sources(configured(mqtt)).sink
+    shown = {each.name: (each.value, each.by) for each in sink.shown()}
+    assert shown["url"] == ("mqtt://first:1883", None)
+    assert list(shown) == ["url", "qos", "notifications.topic", "dead-letters.topic"]
