@@ -122,13 +122,13 @@ def find_unread(report: ServiceReport | None, partition: str) -> int | None:
     return next((each.lag for each in report.whole.partitions if each.partition == partition), None)
 
 
-def prospect_of(story: UnitStory, show: Callable[[str], str] = printable) -> str:
-    """Say what happens to a unit that waits, and when. `show` writes an ISO 8601 instant as it is to be read."""
+def prospect_of(story: UnitStory) -> str:
+    """Say what happens to a unit that waits, and when."""
     wait = story.wait
     if wait is None:
         return "Nothing of it waits."
     until, now = instant_of(wait.until), instant_of(story.as_of)
-    at = f"{show(wait.until)} ({relative_text(until, now)})"
+    at = f"{printable(wait.until)} ({relative_text(until, now)})"
     kind = WINDOW if wait.kind == "deadline" and wait.waits_for == WINDOW else wait.kind
     due, promise = _NEXT.get(kind, ("its next turn {was} due at {at}", "Its next turn is due at {at}."))
     due = due.format(was="is" if until > now else "was", at=at)

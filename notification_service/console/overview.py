@@ -99,7 +99,7 @@ def history_chart(title: str, minutes: Sequence[Minute], column: str, adds: Adds
         )
         for place, value in sorted(values.items())
     )
-    middle = f"{top / 2:,g}" if adds is Adds.RATE or top >= 2 else ""
+    middle = f"{top / 2:,g}" if adds is Adds.RATE or (top / 2).is_integer() else ""
     return HistoryChart(title, tuple(bars), top, f"{top:,g}", middle, write(highest))
 
 

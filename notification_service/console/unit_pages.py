@@ -14,7 +14,7 @@ from starlette.routing import Route
 from notification_service.connectors.dead_letters.shown_value import ShownBody, shown_body
 from notification_service.console.access.identity import Role
 from notification_service.console.access.layer import route
-from notification_service.console.context import Console, Operation, identity_of, instant_shown, read_instant
+from notification_service.console.context import Console, Operation, identity_of, read_instant
 from notification_service.console.dead_letters import story_for_person
 from notification_service.console.find import LONGEST_TEXT, FindAnswer, Reach, find
 from notification_service.console.find_unit import DAY_MS, NOT_STORED, Search, find_story, prospect_of
@@ -75,7 +75,7 @@ def unit_routes(console: Console) -> list[Route]:
             "unit.html",
             status,
             story=story,
-            prospect=prospect_of(story, instant_shown),
+            prospect=prospect_of(story),
             alike=None if story.is_known else _alike(console, name),
             may_see=may_see,
             rows=_ROWS,

@@ -98,7 +98,9 @@ def test_updates_can_be_paused_and_the_page_says_how_old_it_is_in_the_readers_zo
         before = as_of.inner_text()
         visit.page.evaluate("window.heard = 0; new EventSource('/events').addEventListener('changed', () => window.heard++)")
         wait_until(lambda: visit.page.evaluate("window.heard") > 1, "the service has something new", look_seconds=0.2)
-        wait_until(lambda: "Page of 2 s ago; updates are paused" in updates.inner_text(), "the age goes on", look_seconds=0.2)
+        wait_until(
+            lambda: "This page is 2 s old; updates are paused" in updates.inner_text(), "the age goes on", look_seconds=0.2
+        )
         assert as_of.inner_text() == before
         updates.get_by_role("button", name="Continue updates").click()
         wait_until(lambda: as_of.inner_text() != before, "the page is fetched again", look_seconds=0.2)

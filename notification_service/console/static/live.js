@@ -208,7 +208,7 @@
     return isWanted && wait > 1 ? `the last answer was slow; the next update follows in ${wait} s` : "";
   };
   const tick = () => {
-    const text = [`Page of ${durationOf(age())} ago`, reason()].filter(Boolean).join("; ");
+    const text = [`This page is ${durationOf(age())} old`, reason()].filter(Boolean).join("; ");
     if (status.textContent !== text) status.textContent = text;
     bar.classList.toggle("problem", problem !== "");
     tickAges();

@@ -161,7 +161,7 @@ def test_an_overdue_unit_of_a_stopped_service_is_not_said_to_be_released(stage: 
     stage.drive()
     stage.clock.advance(3_600_000)
     page = stage.get("/unit?id=uow-1")
-    assert "The service does not run here: it waits until it is started; its deadline was 1970-01-01 " in page
+    assert "The service does not run here: it waits until it is started; its deadline was 1970-01-01 " in without_times(page)
     assert " ago)." in page
     assert "it is released" not in page
     assert re.search(r"\dT\d\d:", without_times(page)) is None, "instants of one page have one format"
