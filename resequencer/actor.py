@@ -45,11 +45,12 @@ class Resequencer(Actor):
         batch = message.batch
         is_remainder = bool(message.wakes) and Wake.REMAINDER in message.wakes
         budget = batch.for_remainders if is_remainder else batch.for_others
-        if unit.rare is not None and unit.rare.remainder is not None and not is_remainder:
-            budget = 0  # Its remainder comes first, in a turn of its own.
+        comes_first = unit.rare is not None and unit.rare.remainder is not None and not is_remainder
+        if comes_first:
+            budget = 0  # The remainder, in a turn of its own: this turn says that there is one, if only a new format has made it.
         # An order and an answer are taken now: without a budget they leave a remainder. What is idle lets nothing out.
         orders, answer = message.orders, message.answer
-        if budget or message.envelopes or orders or answer is not None or Wake.PASSIVATE in message.wakes:
+        if budget or comes_first or message.envelopes or orders or answer is not None or Wake.PASSIVATE in message.wakes:
             take = take_careful_turn if message.is_careful else take_turn
             turn = take(unit, message.envelopes, message.wakes, batch.now, self.context, budget, orders, answer)
             turn.key = message.key

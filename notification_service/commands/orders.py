@@ -4,13 +4,13 @@ import secrets
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from time import monotonic, sleep
 
 from guardian.ports import OrderBook
 from notification_service.commands.command import Subcommand, add_subcommands, instant, load_for, read_partition, say, write_row
 from notification_service.configuration.configuration import Configuration
-from notification_service.console.find_unit import known_partitions
+from notification_service.console.find_unit import known_partitions, note_waits
 from notification_service.console.orders import NotGiven, ToldOrder, Wish, give, list_orders, make_order, order_answer
 from notification_service.console.sources import Sources
 from notification_service.supervision.exit_code import ExitCode
@@ -82,7 +82,11 @@ def order_for_unit(arguments: Namespace) -> ExitCode:
             unit = view.find_unit(partition, arguments.unit)
             return unit is not None and unit.waits is not None and unit.waits.kind is WaitKind.HELD
 
-        return _give(arguments, configuration, book, (partition, order), is_held if kind is OrderKind.HOLD else None)
+        ended = _give(arguments, configuration, book, (partition, order), is_held if kind is OrderKind.HOLD else None)
+        if ended is ExitCode.OUT_OF_REACH:
+            waits = [each.text for each in _listed(sources, book, view, order.at) if each.id == order.id and each.text]
+            sys.stdout.writelines(f"it {printable(each)}\n" for each in waits)
+        return ended
 
 
 def partitions(arguments: Namespace) -> ExitCode:
@@ -122,9 +126,10 @@ def orders(arguments: Namespace) -> ExitCode:
     """Run `resequencer orders`: one line per order of the last time, the newest first."""
     configuration = load_for(arguments)
     sources = console_sources(configuration)
-    with closing(make_order_book(configuration)) as book:
+    with closing(make_order_book(configuration)) as book, ExitStack() as stack:
         since = sources.clock.now() - arguments.since
-        listed = _listed(sources, book, since)
+        view = None if sources.open_view is None else stack.enter_context(closing(sources.open_view()))
+        listed = _listed(sources, book, view, since)
     for each in listed:
         if arguments.unit is None or each.unit == arguments.unit:
             write_row(arguments, each, order_line(each))
@@ -182,12 +187,12 @@ def _find_unit(sources: Sources, view: StorageView, unit: str, only: Partition |
     return waiting[0]
 
 
-def _listed(sources: Sources, book: OrderBook, since: Instant) -> list[ToldOrder]:
+def _listed(sources: Sources, book: OrderBook, view: StorageView | None, since: Instant) -> list[ToldOrder]:
     known, problems = known_partitions(sources, sources.find_report())
     for problem in problems:
         say(problem)
     listed = list_orders(book.orders(known, since), book.outcomes(known, since), sources.clock.now())
-    return [order_answer(each) for each in listed]
+    return [order_answer(each) for each in note_waits(sources, view, listed)]
 
 
 def order_line(each: ToldOrder) -> str:
@@ -229,7 +234,7 @@ def _adding(kind: OrderKind) -> Callable[[ArgumentParser], None]:
         if kind is OrderKind.EXTEND:
             parser.add_argument("--until", type=instant, required=True, metavar="INSTANT", help="2026-03-28T23:33Z")
         if kind in (OrderKind.RELEASE, OrderKind.SKIP):
-            parser.add_argument("--despite-backlog", action="store_true", help="even if the partition has unread records")
+            parser.add_argument("--despite-backlog", action="store_true", help="do not wait until unread records are read")
         parser.add_argument("--partition", type=read_partition, metavar="TOPIC-N", help="if the unit is in several partitions")
         _add_because(parser)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
+from itertools import islice
 from time import monotonic
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from guardian.ports import OrderBook
 from notification_service.connectors.dead_letters.actions import NEW, Deed, LetterId, StoredDeadLetter
 from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign, Signature, last_actions
-from notification_service.console.orders import list_orders, order_answer
+from notification_service.console.orders import ListedOrder, OrderState, list_orders, order_answer
 from notification_service.console.sources import Sources
 from notification_service.console.unit_story import (
     DeadLetters,
@@ -22,15 +23,16 @@ from notification_service.console.unit_story import (
     incomplete_of,
     state_of,
     wait_of,
+    waiting_order_text,
 )
 from notification_service.status.report import State
 from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport
 from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.errors import ConfigurationError, ResequencerError
+from resequencer.order import OrderKind
 from resequencer.printable import counted, duration_text, printable
 from resequencer.record import Partition
 from resequencer.strategies.window import WINDOW
-from resequencer.unit_codec import UnitCodec
 from storage.view_port import StorageView, UnitView
 
 
@@ -50,6 +52,7 @@ _NEXT = {
     "retry": ("its next attempt {was} due at {at}", "The next attempt is due at {at}."),
     "dependency": ("the next call of this server {was} due at {at}", "This server is called again at {at}."),
     "held": ("its hold {was} over at {at}", "An operator holds it until {at}; then it continues by itself."),
+    "ordered": ("the time of its order {was} over at {at}", "An order for it waits for unread records, until {at} at most."),
     "remainder": (
         "the remainder of its release {was} due at {at}",
         "The remainder is sent in its next turn.",
@@ -147,6 +150,7 @@ def prospect_of(story: UnitStory) -> str:
 
 
 _MAX_FOUND = 100
+_WAITING_KINDS = (OrderKind.RELEASE, OrderKind.SKIP)
 
 OpenStore = Callable[[AskedFor, Sign], DeadLetterStore]
 
@@ -269,7 +273,7 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) ->
         is_asked = is_stopped and not looked.found
         read_to = _positions(view, partitions) if is_asked and view is not None and not looked.problems else None
     first = looked.found[0] if looked.found else None
-    state, problems = (None, ()) if first is None else _read_state(sources.codec, first)
+    state, problems = (None, ()) if first is None else _read_state(sources, first, report)
     unread = _unread(sources, partitions, read_to) if is_asked else None
     dead_letters = _find_dead_letters(sources, unit, search, report)
     sent = sources.find_sent(unit, search.max_seconds)
@@ -405,9 +409,33 @@ def look_in(
     return Looked(tuple(found), tuple(looked_in), (*problems, *failures))
 
 
-def _read_state(codec: UnitCodec, found: FoundState) -> tuple[UnitState | None, tuple[str, ...]]:
+def note_waits(sources: Sources, view: StorageView | None, listed: Sequence[ListedOrder]) -> Sequence[ListedOrder]:
+    """Add to orders without an outcome for how many records they wait. A storage that does not answer adds nothing."""
+    report, noted = sources.find_report(), list(listed)
+    may_wait = (each for each in enumerate(listed) if each[1].state is OrderState.GIVEN and each[1].order.kind in _WAITING_KINDS)
+    for at, each in islice(may_wait, _MAX_FOUND if view is not None else 0):
+        partition, unit = each.partition, each.order.unit or ""
+        try:
+            found = None if view is None else view.find_unit(partition, unit)
+            waiting = None if found is None else sources.codec.restore(partition, found.snapshot).waiting_order
+        except ResequencerError:
+            break
+        if waiting is not None and waiting.order_offset == each.offset:
+            text = waiting_order_text(waiting, _find_read_to(report, str(partition)), sources.lag_unit)
+            noted[at] = msgspec.structs.replace(each, text=text)
+    return noted
+
+
+def _find_read_to(report: ServiceReport | None, partition: str) -> int | None:
+    reported = () if report is None or report.state == NOT_RUNNING else report.whole.partitions
+    return next((each.read_to for each in reported if each.partition == partition), None)
+
+
+def _read_state(sources: Sources, found: FoundState, report: ServiceReport | None) -> tuple[UnitState | None, tuple[str, ...]]:
+    codec, read_to = sources.codec, _find_read_to(report, str(found.partition))
     try:
-        return state_of(codec.restore(found.partition, found.view.snapshot), codec.strategy), ()
+        unit = codec.restore(found.partition, found.view.snapshot)
+        return state_of(unit, codec.strategy, read_to, sources.lag_unit), ()
     except ConfigurationError as error:
         return None, (f"its state cannot be read with this configuration: {error}",)
     except ResequencerError as error:

@@ -31,7 +31,7 @@ from notification_service.console.context import (
     reason_of,
 )
 from notification_service.console.dead_letters import story_for_person
-from notification_service.console.find_unit import known_partitions
+from notification_service.console.find_unit import known_partitions, note_waits
 from notification_service.console.orders import (
     ListedOrder,
     NotGiven,
@@ -189,6 +189,7 @@ class _OrderPages:
         unit, state, kind = (request.query_params.get(each, "") for each in ("unit", "state", "kind"))
         with opened(self._console) as book:
             listed = recent_orders(self._console, book)
+        listed = _with_waits(self._console, listed)
         found = [
             each
             for each in listed
@@ -328,7 +329,7 @@ def order_operations(console: Console) -> list[Operation]:
     def orders(request: Request, query: OrdersQuery) -> OrdersAnswer:
         del request
         with opened(console) as book:
-            listed = recent_orders(console, book, read_instant("since", query.since))
+            listed = _with_waits(console, recent_orders(console, book, read_instant("since", query.since)))
         found = [
             each
             for each in listed
@@ -354,6 +355,14 @@ def order_operations(console: Console) -> list[Operation]:
         change_of("/order/approve", "approve-order", approve, Given, "Approve what another person proposed", Approval),
         change_of("/order/reject", "reject-order", reject, Given, "Reject or take back a proposal", Rejection),
     ]
+
+
+def _with_waits(console: Console, listed: Sequence[ListedOrder]) -> Sequence[ListedOrder]:
+    try:
+        with console.viewing() as view:
+            return note_waits(console.sources, view, listed)
+    except ResequencerError:  # The storage does not answer.
+        return listed
 
 
 def _find_instant(name: str, text: str | None) -> Instant | None:

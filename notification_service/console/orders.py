@@ -26,7 +26,10 @@ class OrderState(StrEnum):
 
 
 class ListedOrder(msgspec.Struct, frozen=True):
-    """An order, or a proposal that did not become one, with its result and the words of its outcome if it has one."""
+    """An order, or a proposal that did not become one, with its result and the words of its outcome if it has one.
+
+    The text of one that waits for unread records says for how many.
+    """
 
     partition: Partition
     order: Order
@@ -84,7 +87,7 @@ def _id_of(each: GivenOutcome) -> str:
 class ToldOrder(msgspec.Struct, frozen=True):
     """An order or a proposal. `result` and `text` are those of its outcome, null without one. Instants are ISO 8601 in UTC.
 
-    The text of a rejected proposal says who rejected it, and why.
+    The text of a rejected proposal says who rejected it, and why; that of an order which waits for unread records, for how many.
     """
 
     id: str

@@ -162,7 +162,7 @@ class UnitsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ListedUnit(Wait, frozen=True, kw_only=True):
     """A waiting unit. At `until` it is woken; `kind` says why. Instants are ISO 8601 texts in UTC.
 
-    Of kind `call`, `until` is since when its handler is called.
+    Of kind `call`, `until` is since when its handler is called; of `ordered`, until when its order waits for unread records.
     """
 
     unit: str
@@ -266,6 +266,7 @@ _FITTING = {
     "retry": (OrderKind.RETRY, OrderKind.HOLD),
     "dependency": (OrderKind.RETRY, OrderKind.HOLD),
     "held": (OrderKind.RESUME,),
+    "ordered": (OrderKind.RELEASE, OrderKind.SKIP),
     "call": (OrderKind.HOLD,),
 }
 

@@ -18,13 +18,13 @@ from resequencer.strategies.port import Strategy
 from resequencer.strategies.previous import Links
 from resequencer.strategies.sequence import Expectation, LastPerFlow, Lasts, handled_to
 from resequencer.strategies.window import Released
-from resequencer.unit import REMEMBERED_ENVELOPES, Entry, Remainder, Retry, Undecodable, Unit
+from resequencer.unit import REMEMBERED_ENVELOPES, Entry, Ordered, Remainder, Retry, Undecodable, Unit
 
 
 class Wait(msgspec.Struct, frozen=True):
     """What the unit waits for, as the storage's index has it. `kind` says what happens at `until`: a deadline or an attempt.
 
-    Of kind `call`, `until` is since when its handler is called.
+    Of kind `call`, `until` is since when its handler is called; of `ordered`, until when its order waits for unread records.
     """
 
     waits_for: str
@@ -356,12 +356,21 @@ def wait_of(waits: Waits) -> Wait:
     return Wait(waits.shown_waits_for, waits.kind.value, since, until, waits.stashed, waits.stashed_bytes)
 
 
-def state_of(unit: Unit, strategy: Strategy) -> UnitState:
+def waiting_order_text(waiting: Ordered, read_to: int | None, lag_unit: str) -> str:
+    """Say for what an order waits in its unit. `read_to` is how far its partition was read, None if that is not known."""
+    unread_to, what = waiting.unread_to or 0, "records" if lag_unit == "offsets" else lag_unit
+    records = f"for the records up to offset {unread_to:,}" if read_to is None else f"for {max(0, unread_to - read_to):,} {what}"
+    until = "" if waiting.until is None else f", until {instant_text(waiting.until)} at most"
+    return f"waits {records} since {instant_text(waiting.read_at)}{until}"
+
+
+def state_of(unit: Unit, strategy: Strategy, read_to: int | None = None, lag_unit: str = "offsets") -> UnitState:
+    """Return what the unit remembers. `read_to` and `lag_unit` are of its partition."""
     return UnitState(
         strategy.name,
         unit.handled_count,
         unit.handled_count >= REMEMBERED_ENVELOPES,
-        tuple(_facts(unit, strategy)),
+        (*_facts(unit, strategy), *_waiting_order(unit, read_to, lag_unit)),
         tuple(_flows(unit.state)),
         tuple(_stash(unit)),
         None if unit.retry is None else _attempts(unit.retry),
@@ -391,6 +400,14 @@ def _facts(unit: Unit, strategy: Strategy) -> Iterator[tuple[str, str]]:
         yield "Held", hold
     if unit.remainder is not None:
         yield "Remainder", _remainder(unit.remainder, len(unit.queue))
+
+
+def _waiting_order(unit: Unit, read_to: int | None, lag_unit: str) -> Iterator[tuple[str, str]]:
+    waiting = unit.waiting_order
+    if waiting is not None:
+        order = waiting.order
+        text = waiting_order_text(waiting, read_to, lag_unit)
+        yield "Waiting order", f"{order.kind.value} by {order.by} {text}: {order.because}"
 
 
 def _released(highest: int, strategy: Strategy) -> str:

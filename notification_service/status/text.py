@@ -1,6 +1,6 @@
 """A service's report as lines for people."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from guardian.metrics import CycleTimes
 from notification_service.status.report import CallsStatus, PartitionStatus, State, StatusReport, UntakenPartition
@@ -38,9 +38,15 @@ def status_lines(service: ServiceReport, on_disk: str) -> Iterator[str]:
     yield from (f"note: {each}" for each in whole.notes)
 
 
+_PREPOSITIONS: Mapping[str, str] = {WaitKind.CALL: "since", WaitKind.ORDERED: "until"}
+
+
 def wake_text(kind: str, until: str) -> str:
-    """Say when a waiting unit is woken. Of one whose handler is called, it is not known: `until` is since when it is called."""
-    return f"{kind} {'since' if kind == WaitKind.CALL else 'at'} {until}"
+    """Say when a waiting unit is woken. Of one whose handler is called, it is not known: `until` is since when it is called.
+
+    An order waits for unread records until `until` at most.
+    """
+    return f"{kind} {_PREPOSITIONS.get(kind, 'at')} {until}"
 
 
 def served_lines(served: ServedStatus) -> Iterator[str]:

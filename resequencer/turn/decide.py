@@ -126,10 +126,11 @@ def wake(turn: Turn, kind: Wake) -> None:
 def end(turn: Turn) -> None:
     """Say what is to be stored, and when the unit must be woken."""
     unit = turn.unit
-    if unit.rare is not None and unit.rare.waiting_order is not None:
-        check_waiting_order(turn, unit.rare.waiting_order)
-    if unit.rare is not None and turn.is_changed and not unit.stash:
-        unit.amend(deadline_at=None)
+    if unit.rare is not None:
+        if unit.rare.waiting_order is not None:
+            check_waiting_order(turn, unit.rare.waiting_order)
+        if turn.is_changed and not unit.stash:
+            unit.amend(deadline_at=None)
     turn.waits = find_waits(turn) if unit.stash or unit.rare is not None else None
     if unit.rare is not None and unit.is_called:
         _note_call(turn)

@@ -16,6 +16,7 @@ from notification_service.events.identifiers import hash_id
 from resequencer.dead_letter import DeadLetterReason
 from resequencer.errors import ConfigurationError
 from resequencer.event import FIRST_FORMAT, Decoder, Event, Refusal
+from resequencer.order import Order, OrderKind
 from resequencer.record import Partition, Record
 from resequencer.storage_port import Header
 
@@ -198,6 +199,39 @@ def test_what_is_of_another_unit_now_is_a_dead_letter_at_its_deadline(in_format:
     assert [(each.reason, each.is_possible_duplicate) for each in service.dead] == [(DeadLetterReason.UNDECODABLE, True)] * 2
     assert "waited in unit 'u', and is of unit 'w'" in service.dead[0].error
     assert service.notifications == []
+
+
+def test_what_waits_is_released_at_its_deadline_although_nothing_comes_for_it(in_format: InFormat) -> None:
+    service = in_format(FIRST_FORMAT)
+    service.tell("u", 2, 3)
+    service.start().run()
+    service.stop()
+    service = in_format("mapped-1", FIRST_FORMAT)
+    service.start().run()
+    assert service.notifications == []
+    service.run_after(21_000)
+    assert service.sequences("u") == [2, 3]
+
+
+@pytest.mark.parametrize(("kind", "result"), [(OrderKind.HOLD, "held-to-its-end"), (OrderKind.RELEASE, "done")])
+def test_a_hold_and_an_order_that_waits_end_as_in_the_format_of_before(in_format: InFormat, kind: OrderKind, result: str) -> None:
+    service = in_format(FIRST_FORMAT)
+    service.plan = replace(service.plan, has_orders=True, batch_size=1)
+    service.tell("u", 2, 3)
+    service.start().run()
+    service.tell("other", 1, 2, 3)
+    (waits,) = [each for key, each in service.report_units().oldest if key.unit == "u"]
+    at = service.clock.now()
+    seen = {"waits_for": waits.waits_for, "since": waits.since, "for_ms": 10_000}
+    service.book.append(P0, Order(id="1", kind=kind, by="anna", because="why", at=at, unit="u", **seen))
+    service.cycle.run_once()
+    service.stop()
+    service = in_format("mapped-1", FIRST_FORMAT)
+    service.start().run()
+    service.run_after(31_000)
+    assert [each.outcome.result for each in service.book.outcomes([P0], 0)] == [result]
+    service.run_after(31_000)  # After a hold its deadline counts again.
+    assert service.sequences("u") == [2, 3]
 
 
 def test_a_log_that_was_made_anew_is_refused_in_any_format(in_format: InFormat, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,8 +53,8 @@ _RESULTS = {
 }
 
 
-def _waiting(service: OperatedService) -> dict[str, Any]:
-    listed = service.verb("units", "list", "--json", "--limit", "1000")
+def _waiting(service: OperatedService, *which: str) -> dict[str, Any]:
+    listed = service.verb("units", "list", "--json", "--limit", "1000", *which)
     return {each["unit"]: each for each in map(json.loads, listed.stdout.splitlines())}
 
 
@@ -166,6 +166,37 @@ def on_kafka(kafka: KafkaServer, redis_server: RedisServer, fresh_name: Callable
     yield daemon
     service.verb("stop")
     service.clear_away()
+
+
+def test_a_release_and_a_skip_amid_traffic_are_executed(on_kafka: Daemon) -> None:
+    """At any instant some record is unread. An order waits for those alone that were there when its owner read it."""
+    service = on_kafka.service
+    on_kafka.start()
+    load = (
+        "--units",
+        "2000",
+        "--rate",
+        "120/s",
+        "--window",
+        "20",
+        "--losses",
+        "2%",
+        "--late",
+        "0",
+        "--garbage",
+        "0",
+        "--seed",
+        "5",
+    )
+    feeding = service.begin_verb("simulate", *load)
+    ordered: list[str] = []
+    for verb in ("release", "skip"):
+        missing = wait_until(lambda: sorted(_waiting(service, "--older-than", "2s").keys() - {*ordered}), "a unit misses one")
+        ordered.append(missing[0])
+        answered = service.verb("units", verb, missing[0], "--because", "a test")
+        assert (answered.returncode, answered.stdout.partition(":")[0]) == (0, "done"), answered.stdout
+        assert feeding.poll() is None, "the traffic lasts longer"
+    feeding.terminate()
 
 
 def test_orders_on_kafka_with_redis_while_workers_are_killed(on_kafka: Daemon) -> None:

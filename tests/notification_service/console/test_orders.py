@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from harness.console_stage import FORM, URL, client_of, http_settings, make_sources, token_on
 from harness.service_under_test import P0, FakeClock, Service
+from msgspec.structs import replace
 from starlette.requests import HTTPConnection
 from starlette.testclient import TestClient
 
@@ -23,12 +24,14 @@ from notification_service.console.access.identity import Identity, Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
 from notification_service.console.orders import list_orders
+from notification_service.console.unit_story import waiting_order_text
 from notification_service.status.report import Identity as Worker
 from notification_service.status.report import State, report
 from notification_service.status.service_report import service_report
 from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
 from resequencer.clock import instant_text
-from resequencer.order import OrderKind
+from resequencer.order import Order, OrderKind
+from resequencer.unit import Ordered
 from storage.embedded.view import EmbeddedStorageView
 from tests.notification_service.console.test_pages import HOSTILE
 
@@ -132,6 +135,35 @@ def test_a_release_given_in_the_browser_is_executed_and_its_outcome_shown(stage:
     assert "<strong>done</strong>: released 1 envelope" in page
     assert "a test" in page
     assert "anna" in page
+
+
+def test_an_order_that_waits_for_unread_records_says_so(stage: Stage) -> None:
+    stage.service.plan = replace(stage.service.plan, batch_size=1)
+    stage.service.restart()
+    stage.service.tell("other", 1, 2, 3)
+    end = (stage.service.directory / "in" / "partition-0.jsonl").stat().st_size
+    stage.give(OrderKind.RELEASE)
+    stage.service.cycle.run_once()
+    at = instant_text(stage.service.clock.now())
+    text = f"waits for the records up to offset {end:,} since {at}, until {instant_text(stage.service.clock.now() + 600_000)}"
+    assert f"no outcome yet: {text} at most" in stage.client.get("/orders").text
+    unit = stage.client.get("/unit", params={"id": "u"}).text
+    assert f"release by anna {text} at most: a test" in unit
+    assert "ordered: an operator's order waits for unread records" in unit
+    for kind, is_offered in (("release", True), ("skip", True), ("hold", False), ("extend", False)):
+        assert (f"kind={kind}&amp;unit=u" in unit) is is_offered, kind
+    asked = {"kind": "release", "unit": "u", "partition": str(P0)}
+    assert "An order for this unit waits for unread records" in stage.client.get("/orders/new", params=asked).text
+    stage.service.run()
+    assert "<strong>done</strong>: released 1 envelope" in stage.client.get("/orders").text
+
+
+def test_how_many_records_an_order_waits_for_is_known_from_the_worker() -> None:
+    order = Order(id="1", kind=OrderKind.SKIP, by="anna", because="why", at=1, unit="u", waits_for="sequence:1", since=1)
+    waiting = Ordered(order, 7, 1_000, 790, 601_000)
+    since = "since 1970-01-01T00:00:01.000Z, until 1970-01-01T00:10:01.000Z at most"
+    assert waiting_order_text(waiting, 690, "offsets") == f"waits for 100 records {since}"
+    assert waiting_order_text(waiting, 800, "bytes") == f"waits for 0 bytes {since}"
 
 
 def test_after_an_order_for_a_partition_the_orders_are_shown(stage: Stage) -> None:

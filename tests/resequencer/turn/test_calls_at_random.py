@@ -100,7 +100,7 @@ class Course:
             came = [self.envelope(*units) for _ in range(random.choice((1, 1, 2, 4)) if self.is_tidy else 1)]
             self._do(units, lambda unit: unit.arrive_together(*came))
         elif kind < 0.85:
-            wake = random.choice((Wake.RETRY, Wake.RETRY, Wake.DEADLINE, Wake.DEADLINE, Wake.BOUND, Wake.HOLD_OVER, Wake.CALL))
+            wake = random.choice((*(Wake.RETRY, Wake.DEADLINE, Wake.ORDER) * 2, Wake.BOUND, Wake.HOLD_OVER, Wake.CALL))
             if wake is not Wake.BOUND or (units[0].unit.hold is None and units[0].unit.dependency is None):
                 self._do(units, lambda unit: unit.wake(wake))
         else:
@@ -108,7 +108,8 @@ class Course:
             order = random.choice([each for each in orders if each not in GIVE_UP] if self.is_tidy else orders)
             more = {"for_ms": random.choice((1_000, 60_000)), "until": units[0].now + 5_000}
             position = random.choice(self.made).offset if self.made else 1
-            self._do(units, lambda unit: unit.order(order, position=position, **more))
+            unread_to = random.choice((None, 9))
+            self._do(units, lambda unit: unit.order(order, position=position, unread_to=unread_to, **more))
 
     def _do(self, units: tuple[Driven, ...], act: Callable[[Driven], object]) -> None:
         for each in units:
@@ -212,6 +213,7 @@ def test_whenever_answers_come_all_leave_once_in_order_and_nothing_stays(
             answer(unit)
         check_without_effect(unit, [each for each in others if not unit.is_of_head(each)])
     finish(unit)
+    assert sorted(name for name, _ in results(unit)) == sorted(f"order-{number + 1}" for number in range(unit.orders))
     ended = [each[:2] if each[0] == "dead" else each[:1] for each in output(unit)]
     assert len(set(ended)) == len(ended)
     dead = {each.record.origin.offset for each in unit.dead}
