@@ -399,7 +399,7 @@ def _of_receiver(arguments: Namespace, configuration: Configuration) -> ExitCode
             raise OrderRefused(f"expected TOPIC-PARTITION@OFFSET, as `resequencer delivery blocked` lists it, not {what!r}")
         return _give(arguments, configuration, [origin and origin.partition], origin and origin.offset)
     with closing(make_ledger(configuration)) as ledger:
-        receiver = _known(arguments, ledger)
+        receiver = _known(arguments, ledger, *dict(configuration.delivery.of_topics))
         row = None if what is None else _row(what)
         _note(configuration, kind.value, receiver=receiver, row=row, because=arguments.because)
         if kind is DirectOrderKind.PAUSE:
@@ -486,10 +486,10 @@ def _list(arguments: Namespace, found: Iterable[_Row], line: Callable[[_Row], st
     return ExitCode.DONE
 
 
-def _known(arguments: Namespace, ledger: Ledger) -> str:
+def _known(arguments: Namespace, ledger: Ledger, *others: str) -> str:
     receiver: str = arguments.receiver
     if receiver not in ledger.receivers:
-        raise JobRefused(f"there is no receiver {receiver}; known are {', '.join(ledger.receivers)}")
+        raise JobRefused(f"there is no receiver {receiver}; known are {', '.join((*ledger.receivers, *others))}")
     return receiver
 
 

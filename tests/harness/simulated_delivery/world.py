@@ -52,6 +52,8 @@ class World:
         self.trace: list[str] = []
         self.crashes = self.other_faults = 0
         self.armed = True
+        self.pauses = False
+        """Whether the operator pauses the receiver, too, and has rows called now."""
         self._owners = 0
         self.workers = [Worker(self) for _ in range(plan.workers)]
         self._operator = Operator(self)
@@ -95,6 +97,7 @@ class World:
         self.armed = False
         self.clock.calm_down()
         self.receiver.heal()
+        self._operator.resume()
         for source in self.plan.sources.values():
             source.visible = len(source.records)
         for job in self.plan.sources:
@@ -315,7 +318,9 @@ class Operator:
         held = ledger.held(NAME, 100)
         drawn = random.random()
         try:
-            if held and drawn < 0.4:
+            if self._world.pauses and random.random() < 0.4:
+                self._pause_or_hurry()
+            elif held and drawn < 0.4:
                 self.release(random.choice(held)[0])
             elif drawn < 0.5 and job not in self._world.watch.gone_jobs:
                 self._order(f"start {job}", lambda: ledger.start_job(job, NAME, job, "ann"))
@@ -336,6 +341,33 @@ class Operator:
             self._order(f"release {unit}", lambda: self._world.ledger.release_unit(NAME, unit))
         finally:
             self._world.watch.deciding.discard(unit)
+
+    def resume(self) -> None:
+        if self._world.watch.is_paused:
+            self._order("resume", lambda: self._world.ledger.resume(NAME))
+            self._world.watch.is_paused = False
+
+    def _pause_or_hurry(self) -> None:
+        world, random, ledger = self._world, self._world.random, self._world.ledger
+        if random.random() < 0.5:
+            rows = [None, *(each.row for each in ledger.waiting(NAME, 20))]
+            row = random.choice(rows)
+            world.watch.hurry(row)
+            self._order(f"retry row {row} now", lambda: ledger.retry_now(NAME, row))
+            return
+        is_paused = world.watch.is_paused
+        try:
+            if is_paused:
+                self._order("resume", lambda: ledger.resume(NAME))
+            else:
+                self._order("pause", lambda: ledger.pause(NAME, "ann", "a test"))
+        except Crash:
+            # Nothing but the ledger says whether the order came through.
+            world.watch.is_paused = ledger.gates()[0].pause is not None
+            raise
+        except JobRefused:
+            pass  # It came through, and its answer was lost.
+        world.watch.is_paused = not is_paused
 
     def _retry(self, job: str, *, with_late: bool) -> None:
         watch = self._world.watch

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 from harness.nightly import Search
-from harness.simulated_delivery.runs import replay_command, simulate
+from harness.simulated_delivery.runs import PAUSES_FROM, replay_command, simulate
 
 
 class Done(NamedTuple):
@@ -41,6 +41,10 @@ def test_some_runs_keep_every_promise(tmp_path: Path) -> None:
     done = live_through(range(5), tmp_path)
     assert done.crashes > 20
     assert done.other_faults > 10
+
+
+def test_runs_in_which_the_receiver_is_paused_and_rows_are_called_now_keep_every_promise(tmp_path: Path) -> None:
+    assert live_through(range(PAUSES_FROM, PAUSES_FROM + 3), tmp_path).crashes > 10
 
 
 @pytest.mark.slow
