@@ -218,7 +218,8 @@ def _show(arguments: Namespace, sources: Sources, view: StorageView | None) -> E
     """
     since = None if arguments.all else sources.clock.now() - DAY_MS
     search = Search(since, _ALL_SECONDS if arguments.all else _SECONDS, (), arguments.partition)
-    story = find_story(sources, nullcontext(view), arguments.unit, search)
+    with nullcontext() if sources.open_ledger is None else closing(sources.open_ledger()) as ledger:
+        story = find_story(sources, nullcontext(view), arguments.unit, search, ledger)
     if arguments.json:
         sys.stdout.write(_json(story))
     else:
@@ -241,6 +242,8 @@ def story_lines(story: UnitStory) -> Iterator[str]:
     else:
         yield from _state_lines(story)
     yield from _published_lines(story)
+    yield from () if story.group is None else (f"message: group {story.group}; resequencer groups show {story.group}",)
+    yield from _moves(story)
     yield from (f"order: {order_line(each)}" for each in story.found_orders)
     yield from () if story.orders is None else (f"orders searched: {story.orders.searched}",)
     yield from (
@@ -280,6 +283,18 @@ def _state_lines(story: UnitStory) -> Iterator[str]:
         yield f"attempts: {made.made} failed at {made.position}{server}, {following}"
         yield from () if made.why is None else (f"why: {made.why}",)
     yield from (f"payment data: {each.kind} {each.name}, {each.size_bytes} bytes" for each in state.payment_data)
+
+
+def _moves(story: UnitStory) -> Iterator[str]:
+    """What came, and what was delivered."""
+    if story.arrivals is not None:
+        yield from (f"came: {each.at or '-'}  {each.position}  {each.became}" for each in story.arrivals.found)
+        yield f"arrivals read: {story.arrivals.searched}"
+    if story.deliveries is not None:
+        for each in story.deliveries.found:
+            ended = f" at {each.ended_at}" if each.ended_at else f" since {each.taken_at}"
+            yield f"delivery: {each.receiver}  {each.status}{ended}  {each.notification_id}  {counted(each.attempts, 'attempt')}"
+        yield f"deliveries read: {story.deliveries.searched}"
 
 
 def _published_lines(story: UnitStory) -> Iterator[str]:

@@ -190,7 +190,7 @@ class _Finder:
         if ("unit", self._text) in self.found:
             return
         search = Search(self._since, self._seconds)
-        story = find_story(self._reach.sources, self._reach.viewing(), self._text, search)
+        story = find_story(self._reach.sources, self._reach.viewing(), self._text, search, self._reach.ledger)
         if story.is_known:
             known = (
                 counted(len(story.left.found), "notification") + " sent" if story.left.found else "",

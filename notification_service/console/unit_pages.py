@@ -117,7 +117,7 @@ def story_for(console: Console, unit: str, partition: Partition | None, *, is_al
         tuple(console.waiting.find_partitions(unit)),
         partition,
     )
-    return find_story(console.sources, console.viewing(), unit, search)
+    return find_story(console.sources, console.viewing(), unit, search, console.ledger)
 
 
 def may_order(console: Console, request: Request) -> bool:

@@ -30,7 +30,7 @@ from notification_service.connectors.line_format import Line, decode_line
 from notification_service.console.access.identity import Authenticator, NoLogin
 from notification_service.console.access.settings import HttpSettings, HttpTls
 from notification_service.console.access.users_file import UsersFile
-from notification_service.console.sources import ArchiveDistance, Sources
+from notification_service.console.sources import ArchiveDistance, ArrivedEarlier, Sources, nothing_archived
 from notification_service.console.unit_story import UnitsFound
 from notification_service.events.pass_through import PASS_THROUGH
 from notification_service.jobs.topic_archive.local_reading import find_newest, find_path, records_in_order
@@ -53,7 +53,13 @@ from notification_service.wiring.dead_letter_stores import open_store
 from notification_service.wiring.delivery import find_partitions_of, make_ledger, order_delivery
 from notification_service.wiring.local_workers import LocalWorkers
 from notification_service.wiring.regions import LocalRegions, LocalSink
-from notification_service.wiring.sent_notifications import NotReadable, OutputFiles, SentLog, archived_output
+from notification_service.wiring.sent_notifications import (
+    NotReadable,
+    OutputFiles,
+    SentLog,
+    archived_output,
+    find_arrived_in,
+)
 from notification_service.wiring.side_reports import find_aggregation_of, find_bridge_of, find_delivery_of, find_served
 from resequencer.clock import Instant
 from resequencer.errors import ConfigurationError, ResequencerError
@@ -249,6 +255,8 @@ def console_sources(configuration: Configuration) -> Sources:
         find_sent=sent.find_sent,
         find_sent_by=sent.find_sent_by,
         find_unit_at=partial(find_unit_at, configuration),
+        find_arrived=_find_arrived_of(configuration),
+        find_written=partial(find_written, configuration),
         find_served=_find_served_of(configuration),
         storage=storage_kind(configuration).name(configuration),
         open_orders=partial(make_order_book, configuration) if configuration.orders.is_enabled else None,
@@ -376,6 +384,26 @@ def _find_record(configuration: Configuration, origin: Origin) -> Record | None:
     archived = records_in_order(path, topic, {number: origin.offset}, {number: origin.offset + 1}, 1)
     each = next(archived, [None])[0]
     return None if each is None else Record(origin, each.value, each.key, each.headers, written_at=each.timestamp)
+
+
+def _find_arrived_of(configuration: Configuration) -> Callable[[str, float], ArrivedEarlier]:
+    path, ingress = find_path(configuration.archive.location), configuration.ingress
+    if path is None or ingress.transport is not TransportType.KAFKA:
+        return nothing_archived
+    return partial(find_arrived_in, path, ingress.topic)
+
+
+def find_written(configuration: Configuration, origins: Sequence[Origin], max_seconds: float) -> Mapping[Origin, Instant]:
+    """Return when the brokers had the records of the input at these positions, of those that can be read. Never raises."""
+    if configuration.ingress.transport is not TransportType.KAFKA:
+        return {}
+    from notification_service.connectors.kafka.topic_reader import find_written
+
+    ours = [each for each in origins if each.partition.topic == configuration.ingress.topic]
+    try:
+        return find_written(kafka_settings(configuration), configuration.ingress.topic, ours, max_seconds) if ours else {}
+    except ResequencerError:
+        return {}
 
 
 def _unit_of(configuration: Configuration, record: Record) -> str | None:
