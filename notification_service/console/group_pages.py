@@ -37,8 +37,8 @@ from notification_service.console.context import (
     reason_of,
 )
 from notification_service.console.csv_files import MAX_ROWS, csv_answer, time_cell
-from notification_service.console.find import NOT_COUNTED, GroupsFound
 from notification_service.console.groups import GroupFilter, Groups, GroupsFreshness, GroupTotals
+from notification_service.console.search.find import NOT_COUNTED, GroupsFound
 from notification_service.console.sources import OLD_MS
 from notification_service.events.identifiers import shown
 from resequencer.clock import instant_text

@@ -16,9 +16,9 @@ from notification_service.console.access.identity import Role
 from notification_service.console.access.layer import route
 from notification_service.console.context import Console, Operation, identity_of, instant_shown, read_instant
 from notification_service.console.dead_letters import story_for_person
-from notification_service.console.find import LONGEST_TEXT, FindAnswer, Reach, find
 from notification_service.console.find_unit import DAY_MS, NOT_STORED, Search, find_story, prospect_of
 from notification_service.console.group_pages import find_groups
+from notification_service.console.search.find import LONGEST_TEXT, FindAnswer, Reach, find
 from notification_service.console.unit_story import UnitStory, Wait, timeline_of
 from notification_service.console.waiting.units import (
     BadPlace,

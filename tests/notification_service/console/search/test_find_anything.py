@@ -21,7 +21,7 @@ from notification_service.connectors.line_format import Line, encode_line
 from notification_service.console.access.identity import AuditLogUnavailable, NoLogin, Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
-from notification_service.console.find import FindAnswer, GroupsFound, Reach, find
+from notification_service.console.search.find import FindAnswer, GroupsFound, Reach, find
 from notification_service.console.sources import Sources
 from notification_service.console.unit_story import UnitsFound
 from notification_service.wiring.sent_notifications import OutputFiles
