@@ -314,7 +314,7 @@ def _find_arrivals(
     """Find what came, in the archive, and by the positions that are known; the broker is not asked if it does not answer."""
     archived = sources.find_arrived(unit, search.max_seconds)
     origins = [origin for each in became if each not in archived.found and (origin := Origin.find(each)) is not None]
-    is_away = report is not None and report.state == State.SOURCE_UNAVAILABLE
+    is_away = report is not None and report.state in (State.SOURCE_UNAVAILABLE, State.OUTPUT_UNAVAILABLE)
     written = {} if is_away or not origins else sources.find_written(sorted(origins)[-_MAX_READ:], search.max_seconds)
     return arrivals_of(archived.found, {str(origin): at for origin, at in written.items()}, became, archived.searched)
 

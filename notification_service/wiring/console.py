@@ -256,7 +256,7 @@ def console_sources(configuration: Configuration) -> Sources:
         find_sent_by=sent.find_sent_by,
         find_unit_at=partial(find_unit_at, configuration),
         find_arrived=_find_arrived_of(configuration),
-        find_written=partial(find_written, configuration),
+        find_written=WrittenAt(configuration).find,
         find_served=_find_served_of(configuration),
         storage=storage_kind(configuration).name(configuration),
         open_orders=partial(make_order_book, configuration) if configuration.orders.is_enabled else None,
@@ -393,17 +393,35 @@ def _find_arrived_of(configuration: Configuration) -> Callable[[str, float], Arr
     return partial(find_arrived_in, path, ingress.topic)
 
 
-def find_written(configuration: Configuration, origins: Sequence[Origin], max_seconds: float) -> Mapping[Origin, Instant]:
-    """Return when the brokers had the records of the input at these positions, of those that can be read. Never raises."""
-    if configuration.ingress.transport is not TransportType.KAFKA:
-        return {}
-    from notification_service.connectors.kafka.topic_reader import find_written
+_MAX_REMEMBERED = 10_000
 
-    ours = [each for each in origins if each.partition.topic == configuration.ingress.topic]
-    try:
-        return find_written(kafka_settings(configuration), configuration.ingress.topic, ours, max_seconds) if ours else {}
-    except ResequencerError:
-        return {}
+
+class WrittenAt:
+    """When the brokers had the records of the input. It is remembered: a page that fetches itself again asks nothing twice."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._known: dict[Origin, Instant] = {}
+        self._lock = Lock()
+
+    def find(self, origins: Sequence[Origin], max_seconds: float) -> Mapping[Origin, Instant]:
+        """Return the instants of those that can be read, for about so many seconds. Never raises."""
+        ingress = self._configuration.ingress
+        if ingress.transport is not TransportType.KAFKA:
+            return {}
+        from notification_service.connectors.kafka.topic_reader import find_written
+
+        with self._lock:
+            wanted = [each for each in origins if each.partition.topic == ingress.topic and each not in self._known]
+        found: Mapping[Origin, Instant] = {}
+        if wanted:
+            with suppress(ResequencerError):
+                found = find_written(kafka_settings(self._configuration), ingress.topic, wanted, max_seconds)
+        with self._lock:
+            if len(self._known) > _MAX_REMEMBERED:
+                self._known.clear()
+            self._known |= found
+            return {each: at for each in origins if (at := self._known.get(each)) is not None}
 
 
 def _unit_of(configuration: Configuration, record: Record) -> str | None:
