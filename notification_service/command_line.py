@@ -57,8 +57,8 @@ COMMANDS: dict[str, Command] = {
     ),
     "find": Command(
         "search for a unit, a message, a notification, a dead letter or a payment by its id",
-        "notification_service.commands.find:find_anything",
-        "notification_service.commands.find:add_arguments",
+        "notification_service.commands.units:find_anything",
+        "notification_service.commands.units:add_find_arguments",
     ),
     "groups": Command(
         "list, show or close groups: the payments of one message",

@@ -1,24 +1,32 @@
-"""`resequencer units list | show | release | …`: what waits, one unit in full, and orders. The service may run or be stopped."""
+"""`resequencer units list | show | release | …`: what waits, one unit in full, and orders. The service may run or be stopped.
+
+`resequencer find TEXT`: one search for units, messages, notifications, dead letters, positions of records, and payments.
+"""
 
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from heapq import nsmallest
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import Any
 
 import msgspec
 
 from guardian.headers import NOTIFICATION_ID, find_unit, own_texts
+from notification_service.aggregation.payments.group_view import GroupView, describe
 from notification_service.commands.command import Subcommand, add_subcommands, load_for, read_partition, say
 from notification_service.commands.orders import UNIT_ORDERS, duration, order_for_unit, order_line, unit_subcommands
 from notification_service.configuration.configuration import Configuration
+from notification_service.configuration.sections import TransportType
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.scan import scan_output
 from notification_service.connectors.line_format import Line, decode_line
+from notification_service.console.access.identity import AuditLog
 from notification_service.console.find_unit import (
     DAY_MS,
     NOT_STORED,
@@ -30,6 +38,7 @@ from notification_service.console.find_unit import (
     prospect_of,
     relative_text,
 )
+from notification_service.console.search.find import NOT_COUNTED, FindAnswer, GroupsFound, Reach, find
 from notification_service.console.sources import Sources
 from notification_service.console.unit_story import UnitStory
 from notification_service.console.waiting.units import WaitingUnit
@@ -39,8 +48,10 @@ from notification_service.status.report import UnitWait
 from notification_service.status.service_report import ServiceReport
 from notification_service.status.text import wake_text
 from notification_service.supervision.exit_code import ExitCode
+from notification_service.wiring.aggregation import open_view, payments_store
 from notification_service.wiring.composition import make_data_handler_of, make_strategy_of
 from notification_service.wiring.console import console_sources
+from notification_service.wiring.dead_letter_stores import sign
 from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.errors import ResequencerError
 from resequencer.event import Event
@@ -218,7 +229,8 @@ def _show(arguments: Namespace, sources: Sources, view: StorageView | None) -> E
     """
     since = None if arguments.all else sources.clock.now() - DAY_MS
     search = Search(since, _ALL_SECONDS if arguments.all else _SECONDS, (), arguments.partition)
-    story = find_story(sources, nullcontext(view), arguments.unit, search)
+    with nullcontext() if sources.open_ledger is None else closing(sources.open_ledger()) as ledger:
+        story = find_story(sources, nullcontext(view), arguments.unit, search, ledger)
     if arguments.json:
         sys.stdout.write(_json(story))
     else:
@@ -241,6 +253,8 @@ def story_lines(story: UnitStory) -> Iterator[str]:
     else:
         yield from _state_lines(story)
     yield from _published_lines(story)
+    yield from () if story.group is None else (f"message: group {story.group}; resequencer groups show {story.group}",)
+    yield from _moves(story)
     yield from (f"order: {order_line(each)}" for each in story.found_orders)
     yield from () if story.orders is None else (f"orders searched: {story.orders.searched}",)
     yield from (
@@ -280,6 +294,18 @@ def _state_lines(story: UnitStory) -> Iterator[str]:
         yield f"attempts: {made.made} failed at {made.position}{server}, {following}"
         yield from () if made.why is None else (f"why: {made.why}",)
     yield from (f"payment data: {each.kind} {each.name}, {each.size_bytes} bytes" for each in state.payment_data)
+
+
+def _moves(story: UnitStory) -> Iterator[str]:
+    """What came, and what was delivered."""
+    if story.arrivals is not None:
+        yield from (f"came: {each.at or '-'}  {each.position}  {each.became}" for each in story.arrivals.found)
+        yield f"arrivals read: {story.arrivals.searched}"
+    if story.deliveries is not None:
+        for each in story.deliveries.found:
+            ended = f" at {each.ended_at}" if each.ended_at else f" since {each.taken_at}"
+            yield f"delivery: {each.receiver}  {each.status}{ended}  {each.notification_id}  {counted(each.attempts, 'attempt')}"
+        yield f"deliveries read: {story.deliveries.searched}"
 
 
 def _published_lines(story: UnitStory) -> Iterator[str]:
@@ -387,3 +413,72 @@ def _lines_of(unit: str, notifications: Path) -> Iterator[Line]:
         line = decode_line(found.content) if name in found.content else None
         if isinstance(line, Line) and find_unit(line.key, own_texts(line.headers)) == unit:
             yield line
+
+
+_GROUPS_SECONDS = 2.0
+
+
+def find_anything(arguments: Namespace) -> ExitCode:
+    """Print what was found and what was searched. Exit code 0 if something was found."""
+    configuration = load_for(arguments)
+    sources = console_sources(configuration)
+    log = AuditLog(sources.run_directory, configuration.http.audit_retention_ms, sources.steady_clock)
+
+    def note() -> None:
+        log.note_from_shell(sign().by, "find.end-to-end-id", text=arguments.text)
+
+    with (
+        nullcontext() if sources.open_view is None else closing(sources.open_view()) as view,
+        nullcontext() if sources.open_ledger is None else closing(sources.open_ledger()) as ledger,
+    ):
+        reach = Reach(sources, lambda: nullcontext(view), _groups_of(configuration), ledger, note)
+        answer = find(reach, arguments.text, is_all=arguments.all)
+    if arguments.json:
+        sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
+    else:
+        sys.stdout.write("".join(printable(line) + "\n" for line in _found_lines(answer)))
+    if answer.found:
+        return ExitCode.DONE
+    say(f"nothing was found of {arguments.text} with the configuration {arguments.config}")
+    return ExitCode.FAILED
+
+
+def add_find_arguments(parser: ArgumentParser) -> None:
+    what = "the whole id: of a unit of work, a message or its group, a notification, a dead letter (TOPIC-PARTITION#NUMBER), a "
+    parser.add_argument(
+        "text", metavar="TEXT", help=f"{what}payment (EndToEndId), or the position of a record (TOPIC-PARTITION@OFFSET)"
+    )
+    what = "search everywhere, all dead letters and orders, for up to 20 seconds each, also if something was found"
+    parser.add_argument("--all", action="store_true", help=what)
+
+
+def _found_lines(answer: FindAnswer) -> list[str]:
+    found = [f"{each.kind} {each.id}: {each.text}; {each.command}" for each in answer.found]
+    meaning = [f"can mean: {each}" for each in answer.meaning if not answer.found]
+    return [*found, *meaning, *(f"searched for {each.what}: {each.text}" for each in answer.searched)]
+
+
+def _groups_of(configuration: Configuration) -> Callable[[str], GroupsFound]:
+    def in_files(text: str) -> GroupsFound:
+        found: list[GroupView] = []
+        until = monotonic() + _GROUPS_SECONDS
+        try:
+            with (
+                TemporaryDirectory(prefix="groups-") as directory,
+                closing(open_view(configuration, payments_store(configuration), Path(directory))) as view,
+            ):
+                for key, head in view.heads():
+                    group = describe(key, head)
+                    found += [group] if text in (key, group.message_id) else []
+                    if monotonic() > until:
+                        return GroupsFound(tuple(found), "groups by key and by message id: the time for it is over")
+        except ResequencerError as error:
+            return GroupsFound(tuple(found), f"could not be read: {printable(str(error))}")
+        return GroupsFound(tuple(found), "all groups by key and by message id")
+
+    if not configuration.counts_payments:
+        return lambda _: GroupsFound((), NOT_COUNTED)
+    if configuration.notification.transport is TransportType.FILE:
+        return in_files
+    why = "the groups are on a topic, which can be read only as a whole: `resequencer groups show MESSAGE-ID` does so, and the "
+    return lambda _: GroupsFound((), f"not searched: {why}console has an index of them")

@@ -13,25 +13,31 @@ from notification_service.connectors.dead_letters.port import AskedFor, DeadLett
 from notification_service.console.orders import ListedOrder, OrderState, list_orders, order_answer
 from notification_service.console.sources import Sources
 from notification_service.console.unit_story import (
+    Arrivals,
     DeadLetters,
     Holder,
     Left,
     UnitDeadLetter,
+    UnitDeliveries,
+    UnitDelivery,
     UnitOrders,
     UnitState,
     UnitStory,
+    arrivals_of,
+    became_of,
     incomplete_of,
     state_of,
     wait_of,
     waiting_order_text,
 )
+from notification_service.delivery.ledger.ledger import Ledger
 from notification_service.status.report import State
 from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport
 from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.errors import ConfigurationError, ResequencerError
 from resequencer.order import OrderKind
 from resequencer.printable import counted, duration_text, printable
-from resequencer.record import Partition
+from resequencer.record import Origin, Partition
 from resequencer.strategies.window import WINDOW
 from storage.view_port import StorageView, UnitView
 
@@ -151,6 +157,8 @@ def prospect_of(story: UnitStory) -> str:
 
 _MAX_FOUND = 100
 _WAITING_KINDS = (OrderKind.RELEASE, OrderKind.SKIP)
+_MAX_READ = 20
+"""Of how many records the time is read from their topic: each is a request to the brokers."""
 
 OpenStore = Callable[[AskedFor, Sign], DeadLetterStore]
 
@@ -258,7 +266,7 @@ class Looked(msgspec.Struct, frozen=True):
 Viewing = AbstractContextManager[StorageView | None]
 
 
-def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) -> UnitStory:
+def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search, ledger: Ledger | None = None) -> UnitStory:
     """Return everything that is known of a unit. What cannot be read is one of the story's problems, and never an error.
 
     `viewing` gives the storage's view, and is held while the storage is read, and no longer. It gives None with storage `none`:
@@ -279,6 +287,7 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) ->
     sent = sources.find_sent(unit, search.max_seconds)
     orders = _find_orders(sources, unit, partitions, search, report)
     reported = None if is_stored else _reported(unit, report)
+    became = became_of(state, sent, dead_letters)
     return UnitStory(
         unit,
         instant_text(sources.clock.now()),
@@ -297,7 +306,52 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search) ->
         incomplete_of(sent.found),
         orders,
         0 if first is None else _count_waiting_calls(report, str(first.partition)),
+        _find_arrivals(sources, unit, became, search, report),
+        find_deliveries(sources, ledger, unit),
+        next((each.group for each in sent.found if each.group is not None), None),
     )
+
+
+def _find_arrivals(
+    sources: Sources, unit: str, became: Mapping[str, str], search: Search, report: ServiceReport | None
+) -> Arrivals:
+    """Find what came, in the archive, and by the positions that are known; the broker is not asked if it does not answer."""
+    archived = sources.find_arrived(unit, search.max_seconds)
+    origins = [origin for each in became if each not in archived.found and (origin := Origin.find(each)) is not None]
+    is_away = report is not None and report.state in (State.SOURCE_UNAVAILABLE, State.OUTPUT_UNAVAILABLE)
+    written = {} if is_away or not origins else sources.find_written(sorted(origins)[-_MAX_READ:], search.max_seconds)
+    return arrivals_of(archived.found, {str(origin): at for origin, at in written.items()}, became, archived.searched)
+
+
+def find_deliveries(sources: Sources, ledger: Ledger | None, unit: str) -> UnitDeliveries:
+    """Find what the ledger has of the unit. The result says what else would know it."""
+    if ledger is None:
+        why = "no receiver is configured"
+        if sources.direct_receivers:
+            why = (
+                f"{', '.join(sources.direct_receivers)} get it straight from a topic, and the page of the receiver shows how far "
+                "that is; the ledger (policy = ledger) remembers each notification"
+            )
+        return UnitDeliveries((), is_complete=False, searched=f"not known here: {why}")
+    try:
+        found = [each for each in ledger.deliveries(unit, _MAX_FOUND) if each.unit == unit]
+    except ResequencerError as error:
+        return UnitDeliveries((), is_complete=False, searched=f"not known now: {printable(str(error))}")
+    shown = tuple(
+        UnitDelivery(
+            each.notification_id,
+            each.receiver,
+            each.job,
+            each.status,
+            each.attempts,
+            each.position,
+            instant_text(each.taken_at),
+            None if each.ended_at is None else instant_text(each.ended_at),
+        )
+        for each in found
+    )
+    searched = "the ledger of deliveries; what has ended is deleted after its retention (delivery.ledger.retention)"
+    return UnitDeliveries(shown, len(found) < _MAX_FOUND, searched)
 
 
 def known_partitions(sources: Sources, report: ServiceReport | None) -> tuple[Sequence[Partition], tuple[str, ...]]:

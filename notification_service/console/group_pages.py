@@ -36,8 +36,8 @@ from notification_service.console.context import (
     reason_of,
 )
 from notification_service.console.csv_files import MAX_ROWS, csv_answer, time_cell
-from notification_service.console.find import NOT_COUNTED, GroupsFound
 from notification_service.console.groups import GroupFilter, Groups, GroupTotals
+from notification_service.console.search.find import NOT_COUNTED, GroupsFound
 from notification_service.console.sources import OLD_MS
 from notification_service.console.stores.stream import EventStream, place_asked, stream
 from notification_service.console.stores.watch import StoreFreshness

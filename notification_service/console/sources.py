@@ -22,7 +22,7 @@ from notification_service.status.delivery import DeliveryStatus
 from notification_service.status.report import RegionStatus
 from notification_service.status.service_report import ServedStatus, ServiceReport
 from notification_service.status.sink_attributes import RegionOrder, ShownAttribute
-from resequencer.clock import Clock, SteadyClock
+from resequencer.clock import Clock, Instant, SteadyClock
 from resequencer.record import Origin, Partition
 from resequencer.storage_port import StorageUnavailable
 from resequencer.unit_codec import UnitCodec
@@ -152,6 +152,22 @@ def not_searched(why: str) -> Callable[..., UnitsFound]:
     return lambda *_: UnitsFound((), is_complete=False, searched=f"not searched: {why}")
 
 
+class ArrivedEarlier(NamedTuple):
+    """The records of a unit that an archive has: the positions in the input, each with when its broker had it; what was read."""
+
+    found: Mapping[str, Instant]
+    searched: str
+
+
+def nothing_archived(unit: str, max_seconds: float) -> ArrivedEarlier:
+    """Without an archive of the input nothing is known of envelopes that nothing else names."""
+    del unit, max_seconds
+    return ArrivedEarlier(
+        {},
+        "only those are known that wait, were sent or are dead letters; `archive-topics` makes a copy of the input that has all",
+    )
+
+
 class Sources(NamedTuple):
     """`find_report` returns the report of the service of this run directory, None if there is none. A service
     that runs and has not reported yet is in the state STARTING, without workers.
@@ -162,7 +178,8 @@ class Sources(NamedTuple):
     `find_sent` returns the notifications of a unit that were sent, as far as they can be read in so many seconds; it never
     raises.
     `find_sent_by` returns the units of notifications that were sent, by another name, and `find_unit_at` the unit of the record
-    at a position; as `find_sent`, both take about so many seconds, and never raise.
+    at a position; as `find_sent`, both take about so many seconds, and never raise. So do `find_arrived`, which returns the
+    records of a unit that an archive has, and `find_written`, which returns when the broker had the records at these positions.
     `storage` names the storage that the configuration has; it may contain a password, so it is not shown.
     `find_served` returns the addresses that the service of this machine serves.
     `open_orders` opens the order book, which its user closes; None if orders are not enabled.
@@ -195,6 +212,8 @@ class Sources(NamedTuple):
     find_sent: Callable[[str, float], Left] = not_known_on_kafka
     find_sent_by: Callable[[SentBy, float], UnitsFound] = not_searched(ON_KAFKA)
     find_unit_at: Callable[[Origin, float], UnitsFound] = not_searched("no record can be read by its position here")
+    find_arrived: Callable[[str, float], ArrivedEarlier] = nothing_archived
+    find_written: Callable[[Sequence[Origin], float], Mapping[Origin, Instant]] = lambda *_: {}
     find_served: Callable[[], ServedStatus] = ServedStatus
     storage: str = ""
     open_orders: Callable[[], OrderBook] | None = None

@@ -16,9 +16,9 @@ from notification_service.console.access.identity import Role
 from notification_service.console.access.layer import route
 from notification_service.console.context import Console, Operation, identity_of, read_instant
 from notification_service.console.dead_letters import story_for_person
-from notification_service.console.find import LONGEST_TEXT, FindAnswer, Reach, find
 from notification_service.console.find_unit import DAY_MS, NOT_STORED, Search, find_story, prospect_of
 from notification_service.console.group_pages import find_groups
+from notification_service.console.search.find import LONGEST_TEXT, FindAnswer, Reach, find
 from notification_service.console.unit_story import UnitStory, Wait, timeline_of
 from notification_service.console.waiting.units import (
     BadPlace,
@@ -117,7 +117,7 @@ def story_for(console: Console, unit: str, partition: Partition | None, *, is_al
         tuple(console.waiting.find_partitions(unit)),
         partition,
     )
-    return find_story(console.sources, console.viewing(), unit, search)
+    return find_story(console.sources, console.viewing(), unit, search, console.ledger)
 
 
 def may_order(console: Console, request: Request) -> bool:

@@ -1,6 +1,6 @@
 """The story of a unit of work: everything that is known of it here, in words and numbers. Pure, and without payment data."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -12,6 +12,7 @@ from notification_service.payments.envelope import DataEnvelope
 from notification_service.payments.payment_data import PaymentData
 from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.event import Event
+from resequencer.record import Origin
 from resequencer.storage_port import Waits
 from resequencer.strategies.completeness import Completeness, Seen
 from resequencer.strategies.port import Strategy
@@ -127,6 +128,8 @@ class LeftNotification(msgspec.Struct, frozen=True):
 
     `status` has the codes of `GrpSts`, `PmtInfSts` and `TxSts` of a report in JSON, each once, in the order of the report. It is
     None if there are none, or the notification is of another target type.
+
+    `sent_to` is its own position in the topic of notifications, where that is known, `group` the message that the unit is of.
     """
 
     notification_id: str
@@ -136,6 +139,8 @@ class LeftNotification(msgspec.Struct, frozen=True):
     marks: tuple[str, ...]
     created_at: str | None = None
     status: str | None = None
+    sent_to: str | None = None
+    group: str | None = None
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -155,6 +160,43 @@ class SentBy(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         return self.notification_id or self.end_to_end_id
+
+
+class Arrived(msgspec.Struct, frozen=True):
+    """An envelope that came: its position in the input, when the broker had it (None: not known), and what became of it."""
+
+    position: str
+    at: str | None
+    became: str
+
+
+class Arrivals(msgspec.Struct, frozen=True):
+    """The envelopes whose positions are known, in their order. `searched` says from where, and what would make others known."""
+
+    found: tuple[Arrived, ...]
+    is_complete: bool
+    searched: str
+
+
+class UnitDelivery(msgspec.Struct, frozen=True):
+    """What became of a notification at a receiver. `ended_at` is None until it is delivered, or never will be."""
+
+    notification_id: str
+    receiver: str
+    job: str
+    status: str
+    attempts: int
+    position: str
+    taken_at: str
+    ended_at: str | None
+
+
+class UnitDeliveries(msgspec.Struct, frozen=True):
+    """The unit's notifications in the ledger of deliveries. `searched` says what was read, or what would make it known."""
+
+    found: tuple[UnitDelivery, ...]
+    is_complete: bool
+    searched: str
 
 
 class UnitsFound(msgspec.Struct, frozen=True):
@@ -194,6 +236,8 @@ class UnitStory(msgspec.Struct, frozen=True):
     if no reason is known. `unread` is how far its partition's log extends beyond what its worker read: offsets on Kafka, bytes
     of files. `incomplete` is what was sent although something was missing, as far as what was sent is known.
 
+    `group` is the message that the unit belongs to, as its notifications name it; None where none is known.
+
     `orders` is None where orders are not enabled. `calls_waiting` counts the handler's calls that wait to begin in its worker.
     """
 
@@ -214,6 +258,9 @@ class UnitStory(msgspec.Struct, frozen=True):
     incomplete: tuple[Incomplete, ...] = ()
     orders: UnitOrders | None = None
     calls_waiting: int = 0
+    arrivals: Arrivals | None = None
+    deliveries: UnitDeliveries | None = None
+    group: str | None = None
 
     @property
     def is_known(self) -> bool:
@@ -224,6 +271,32 @@ class UnitStory(msgspec.Struct, frozen=True):
     def found_orders(self) -> tuple[ToldOrder, ...]:
         """The orders that were found, the oldest first."""
         return () if self.orders is None else self.orders.found
+
+
+def arrivals_of(
+    archived: Mapping[str, Instant], written: Mapping[str, Instant], became: Mapping[str, str], searched: str
+) -> Arrivals:
+    """Return the arrivals at the positions of the archive, and at those that what is known of the unit names."""
+    known = {position: origin for position in {*archived, *became} if (origin := Origin.find(position)) is not None}
+    at = {**written, **archived}
+    found = (
+        Arrived(each, instant_text(at[each]) if each in at else None, became.get(each, "not known"))
+        for each in sorted(known, key=known.__getitem__)
+    )
+    return Arrivals(tuple(found), is_complete=False, searched=searched)
+
+
+def became_of(state: UnitState | None, sent: Left, dead_letters: DeadLetters) -> dict[str, str]:
+    """Return what became of each envelope of which a position is known, by positions."""
+    became: dict[str, list[str]] = {}
+    for position, what in (
+        *((each.position, "is stashed") for each in (state.stash if state else ())),
+        *((each.position, "was sent") for each in sent.found),
+        *((each.position, "dead letter") for each in dead_letters.found),
+    ):
+        if what not in (known := became.setdefault(position, [])):
+            known.append(what)
+    return {position: ", ".join(what) for position, what in became.items()}
 
 
 def incomplete_of(sent: Iterable[LeftNotification]) -> tuple[Incomplete, ...]:

@@ -31,7 +31,7 @@ from notification_service.connectors.line_format import Line, decode_line
 from notification_service.console.access.identity import Authenticator, NoLogin
 from notification_service.console.access.settings import HttpSettings, HttpTls
 from notification_service.console.access.users_file import UsersFile
-from notification_service.console.sources import ArchiveDistance, Sources
+from notification_service.console.sources import ArchiveDistance, ArrivedEarlier, Sources, nothing_archived
 from notification_service.console.unit_story import UnitsFound
 from notification_service.events.pass_through import PASS_THROUGH
 from notification_service.jobs.topic_archive.local_reading import find_newest, find_path, records_in_order
@@ -56,7 +56,13 @@ from notification_service.wiring.dead_letter_stores import open_store
 from notification_service.wiring.delivery import find_partitions_of, make_ledger, order_delivery
 from notification_service.wiring.local_workers import LocalWorkers
 from notification_service.wiring.regions import LocalRegions, LocalSink
-from notification_service.wiring.sent_notifications import NotReadable, OutputFiles, SentLog, archived_output
+from notification_service.wiring.sent_notifications import (
+    NotReadable,
+    OutputFiles,
+    SentLog,
+    archived_output,
+    find_arrived_in,
+)
 from notification_service.wiring.side_reports import find_aggregation_of, find_bridge_of, find_delivery_of, find_served
 from resequencer.clock import Instant
 from resequencer.errors import ConfigurationError, ResequencerError
@@ -257,6 +263,8 @@ def console_sources(configuration: Configuration) -> Sources:
         find_sent=sent.find_sent,
         find_sent_by=sent.find_sent_by,
         find_unit_at=partial(find_unit_at, configuration),
+        find_arrived=_find_arrived_of(configuration),
+        find_written=WrittenAt(configuration).find,
         find_served=_find_served_of(configuration),
         storage=storage_kind(configuration).name(configuration),
         open_orders=partial(make_order_book, configuration) if configuration.orders.is_enabled else None,
@@ -385,6 +393,44 @@ def _find_record(configuration: Configuration, origin: Origin) -> Record | None:
     archived = records_in_order(path, topic, {number: origin.offset}, {number: origin.offset + 1}, 1)
     each = next(archived, [None])[0]
     return None if each is None else Record(origin, each.value, each.key, each.headers, written_at=each.timestamp)
+
+
+def _find_arrived_of(configuration: Configuration) -> Callable[[str, float], ArrivedEarlier]:
+    path, ingress = find_path(configuration.archive.location), configuration.ingress
+    if path is None or ingress.transport is not TransportType.KAFKA:
+        return nothing_archived
+    return partial(find_arrived_in, path, ingress.topic)
+
+
+_MAX_REMEMBERED = 10_000
+
+
+class WrittenAt:
+    """When the brokers had the records of the input. It is remembered: a page that fetches itself again asks nothing twice."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._known: dict[Origin, Instant] = {}
+        self._lock = Lock()
+
+    def find(self, origins: Sequence[Origin], max_seconds: float) -> Mapping[Origin, Instant]:
+        """Return the instants of those that can be read, for about so many seconds. Never raises."""
+        ingress = self._configuration.ingress
+        if ingress.transport is not TransportType.KAFKA:
+            return {}
+        from notification_service.connectors.kafka.topic_reader import find_written
+
+        with self._lock:
+            wanted = [each for each in origins if each.partition.topic == ingress.topic and each not in self._known]
+        found: Mapping[Origin, Instant] = {}
+        if wanted:
+            with suppress(ResequencerError):
+                found = find_written(kafka_settings(self._configuration), ingress.topic, wanted, max_seconds)
+        with self._lock:
+            if len(self._known) > _MAX_REMEMBERED:
+                self._known.clear()
+            self._known |= found
+            return {each: at for each in origins if (at := self._known.get(each)) is not None}
 
 
 def _unit_of(configuration: Configuration, record: Record) -> str | None:

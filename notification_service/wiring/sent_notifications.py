@@ -9,6 +9,7 @@ import msgspec
 
 from guardian.headers import (
     EVENT_NAME,
+    GROUP_ID,
     INCOMPLETE,
     LATE,
     NOTIFICATION_ID,
@@ -26,13 +27,26 @@ from notification_service.connectors.files.operations import FileOperations
 from notification_service.connectors.files.rotated_names import find_rotated
 from notification_service.connectors.files.scan import scan
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.console.sources import ON_KAFKA, not_known, not_known_on_kafka, not_searched
+from notification_service.console.sources import (
+    ON_KAFKA,
+    ArrivedEarlier,
+    not_known,
+    not_known_on_kafka,
+    not_searched,
+    nothing_archived,
+)
 from notification_service.console.unit_story import Left, LeftNotification, SentBy, UnitsFound
-from notification_service.jobs.topic_archive.local_reading import RecordsOfKey, find_path, find_records, find_records_with
+from notification_service.jobs.topic_archive.local_reading import (
+    ArchivedRecord,
+    RecordsOfKey,
+    find_path,
+    find_records,
+    find_records_with,
+)
 from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError
 from resequencer.printable import printable
-from resequencer.record import Headers
+from resequencer.record import Headers, Origin, Partition
 
 MAX_BYTES = 256 * 1024 * 1024
 """How many bytes of the output are read at most: its newest part."""
@@ -151,7 +165,8 @@ def unit_of_sent(wanted: SentBy, key: bytes | None, headers: Headers, value: byt
     return find_unit(key, texts) if is_it else None
 
 
-def read_notification(headers: Headers, value: bytes) -> LeftNotification:
+def read_notification(headers: Headers, value: bytes, sent_to: str | None = None) -> LeftNotification:
+    """Return what is shown of a notification; `sent_to` is its own position, if it has one."""
     texts, report = own_texts(headers), _find_report(value)
     marks = tuple(f"{name} {texts[name]}" if name in _WITH_VALUE else name for name in _MARKS if name in texts)
     return LeftNotification(
@@ -162,6 +177,8 @@ def read_notification(headers: Headers, value: bytes) -> LeftNotification:
         marks,
         report.group.created if report and report.group else None,
         None if report is None else ", ".join(dict.fromkeys(_statuses(report))) or None,
+        sent_to,
+        texts.get(GROUP_ID),
     )
 
 
@@ -185,6 +202,21 @@ class SentLog(Protocol):
     def find_sent(self, unit: str, max_seconds: float) -> Left: ...
 
     def find_sent_by(self, wanted: SentBy, max_seconds: float) -> UnitsFound: ...
+
+
+def find_arrived_in(location: Path, topic: str, unit: str, max_seconds: float) -> ArrivedEarlier:
+    """Return the records of the input that the archive at this path has under the unit's name as their key. Never raises."""
+    if not location.is_dir():
+        return nothing_archived(unit, max_seconds)
+    try:
+        found = find_records(location, topic, unit.encode(), max_seconds)
+    except ResequencerError as error:
+        return ArrivedEarlier({}, f"the archive could not be read: {printable(str(error))}")
+    positions = {str(Origin(Partition(topic, each.partition), each.offset)): each.timestamp for each in found.records}
+    part = "" if found.is_whole else " in part: the time for it is over"
+    return ArrivedEarlier(
+        positions, f"records in the archive {location}{part} whose key is the unit, and what waits, was sent or is dead"
+    )
 
 
 class NotReadable:
@@ -227,7 +259,7 @@ class ArchivedOutput:
         except ResequencerError as error:
             return Left((), is_complete=False, searched=f"the archive could not be read: {printable(str(error))}")
         records = [each for each in found.records if find_unit(each.key, own_texts(each.headers)) == unit]
-        notifications = tuple(read_notification(each.headers, each.value) for each in records)
+        notifications = tuple(read_notification(each.headers, each.value, self._place_of(each)) for each in records)
         return Left(notifications, is_complete=False, searched=self._searched(found))
 
     def find_sent_by(self, wanted: SentBy, max_seconds: float) -> UnitsFound:
@@ -245,6 +277,9 @@ class ArchivedOutput:
             return UnitsFound((), is_complete=False, searched=f"the archive could not be read: {printable(str(error))}")
         units = (unit_of_sent(wanted, each.key, each.headers, each.value) for each in found.records)
         return UnitsFound(tuple(dict.fromkeys(filter(None, units))), is_complete=False, searched=self._searched(found))
+
+    def _place_of(self, record: ArchivedRecord) -> str:
+        return str(Origin(Partition(self._topic, record.partition), record.offset))
 
     def _searched(self, found: RecordsOfKey) -> str:
         if found.archived_at is None:

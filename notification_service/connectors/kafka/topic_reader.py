@@ -194,18 +194,35 @@ def find_record(settings: KafkaSettings, origin: Origin) -> Record | None:
     Raises:
         TransportUnavailable, TransportRefused: The topic cannot be read.
     """
-    (topic, number), offset = origin
-    name = TopicPartition(topic, number)
-    with closing(CommittedReader(settings, [topic], [number])) as reader:
+    return next(_records_at(settings, origin.partition.topic, [origin]), None)
+
+
+def find_written(settings: KafkaSettings, topic: str, origins: Sequence[Origin], max_seconds: float) -> dict[Origin, Instant]:
+    """Return the timestamps of the records at these positions of a topic, of those that it has, as far as the time is enough.
+
+    Raises: as `find_record`.
+    """
+    until, found = monotonic() + max_seconds, dict[Origin, Instant]()
+    for record in _records_at(settings, topic, origins):
+        if record.written_at is not None:
+            found[record.origin] = record.written_at
+        if monotonic() > until:
+            break
+    return found
+
+
+def _records_at(settings: KafkaSettings, topic: str, origins: Sequence[Origin]) -> Iterator[Record]:
+    """Yield the committed records at these positions of one topic, of those that the brokers have."""
+    with closing(CommittedReader(settings, [topic], {each.partition.number for each in origins})) as reader:
         begins, ends = reader.begins(), reader.ends()
-        if name not in ends or not begins[name] <= offset < ends[name]:
-            return None
-        reader.seek(name, offset)
-        for _, records in reader.read({name: offset + 1}):
-            for each in records:
-                headers = tuple((header, value or b"") for header, value in each.headers or ())
-                return Record(origin, each.value, each.key, headers, written_at=each.timestamp)
-    return None
+        for origin in origins:
+            name, offset = TopicPartition(*origin.partition), origin.offset
+            if name in ends and begins[name] <= offset < ends[name]:
+                reader.seek_only({origin.partition: offset})
+                for _, records in reader.read({name: offset + 1}):
+                    for each in records:
+                        headers = tuple((header, value or b"") for header, value in each.headers or ())
+                        yield Record(origin, each.value, each.key, headers, written_at=each.timestamp)
 
 
 def make_consumer(what: str, settings: KafkaSettings, **options: Any) -> KafkaConsumer:

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from guardian.ports import TransportUnavailable
 from notification_service.connectors.kafka import topic_reader
-from notification_service.connectors.kafka.topic_reader import CommittedReader
+from notification_service.connectors.kafka.topic_reader import CommittedReader, find_record, find_written
+from resequencer.record import Origin
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
@@ -42,6 +43,21 @@ def test_brokers_that_send_nothing_are_not_waited_for_without_end(stage: KafkaSt
         monkeypatch.setattr(topic_reader, "_SILENT_SECONDS", 1)
         with pytest.raises(TransportUnavailable, match="have sent nothing for 1 s"):
             next(reading)
+
+
+def test_one_record_is_read_by_its_position(stage: KafkaStage) -> None:
+    stage.send(b"a", b"b", headers=[("h", b"1")])
+    stage.send_in_transaction(b"gone", abort=True)
+    stage.send(b"c")
+    (partition,) = stage.partitions
+    origins = [Origin(partition, offset) for offset in (0, 1, 2, 4, 99)]
+    found = [find_record(stage.settings(), each) for each in origins]
+    assert [each and each.value for each in found] == [b"a", b"b", None, b"c", None]
+    assert found[1] is not None
+    assert (found[1].key, found[1].headers, found[1].origin) == (b"k", (("h", b"1"),), origins[1])
+    written = find_written(stage.settings(), partition.topic, origins, 60)
+    assert list(written) == [origins[0], origins[1], origins[3]]
+    assert written[origins[0]] == found[0].written_at
 
 
 def test_a_reader_of_other_topics_does_not_need_that_of_the_facts(stage: KafkaStage) -> None:

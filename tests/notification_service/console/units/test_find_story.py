@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import msgspec
 import pytest
 from harness.console_stage import make_sources
 from harness.driving import PARTITION, Driven, Envelopes, drive
+from harness.ledger_stage import LedgerStage, item
+from harness.receivers import receiver
 from harness.service_under_test import FakeClock
 from harness.stored_units import StoredUnits
 from msgspec.structs import replace
@@ -20,7 +22,7 @@ from notification_service.connectors.files.rotated_names import rotated_path
 from notification_service.connectors.files.settings import FileSettings
 from notification_service.connectors.line_format import Line, encode_line
 from notification_service.console.find_unit import NOT_STORED, Search, find_story
-from notification_service.console.sources import Sources
+from notification_service.console.sources import ArrivedEarlier, Sources
 from notification_service.console.unit_story import UnitStory, state_of
 from notification_service.events.format import DecodingSettings
 from notification_service.payments.decoding import EnvelopeDecoder
@@ -30,8 +32,9 @@ from notification_service.status.report import Identity, State, UnitWait, report
 from notification_service.status.service_report import service_report
 from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
 from notification_service.wiring.sent_notifications import OutputFiles, read_notification
+from resequencer.clock import Instant, instant_of
 from resequencer.errors import DependencyUnavailable, TransientError
-from resequencer.record import Partition
+from resequencer.record import Origin, Partition
 from resequencer.storage_port import StorageUnavailable, WaitKind, Waits
 from resequencer.strategies.window import OrderBy
 from resequencer.unit_codec import UnitCodec
@@ -389,3 +392,72 @@ def test_brokers_that_the_service_finds_unavailable_are_not_waited_for(stage: St
     assert letters.found == ()
     assert not letters.is_complete
     assert letters.searched == "nothing, because the service says: output unavailable"
+
+
+def test_what_came_is_known_by_the_positions_of_what_waits_was_sent_and_is_dead(stage: Stage) -> None:
+    driven, envelope = stage.driven(), Envelopes()
+    driven.arrive(envelope(1))
+    driven.arrive(envelope(3))
+    stage.units.keep(driven)
+    stage.notify("uow-1", 1, **{"source-position": f"{PARTITION}@1", "group-id": "KEY"})
+    stage.set_aside("uow-1", 2)
+    asked: list[Origin] = []
+
+    def find_written(origins: Sequence[Origin], seconds: float) -> dict[Origin, Instant]:
+        del seconds
+        asked.extend(origins)
+        return {Origin(PARTITION, 1): instant_of("2026-03-28T23:33Z")}
+
+    stage.sources = stage.sources._replace(find_written=find_written)
+    story = stage.tell()
+    assert story.group == "KEY"
+    assert story.arrivals is not None
+    assert [(each.position, each.at, each.became) for each in story.arrivals.found] == [
+        (f"{PARTITION}@1", "2026-03-28T23:33:00.000Z", "was sent"),
+        (f"{PARTITION}@2", None, "is stashed"),
+        (f"{PARTITION}@7", None, "dead letter"),
+    ]
+    assert [each.offset for each in asked] == [1, 2, 7]
+    assert "`archive-topics` makes a copy of the input that has all" in story.arrivals.searched
+
+
+def test_an_archive_of_the_input_has_also_what_nothing_else_names(stage: Stage) -> None:
+    at = instant_of("2026-03-28T23:33Z")
+
+    def find_arrived(unit: str, seconds: float) -> ArrivedEarlier:
+        del seconds
+        return ArrivedEarlier({f"{PARTITION}@10": at, f"{PARTITION}@9": at + 1_000}, f"the archive for {unit}")
+
+    stage.notify("uow-1", 1, **{"source-position": f"{PARTITION}@9"})
+    stage.sources = stage.sources._replace(find_arrived=find_arrived)
+    found = stage.tell().arrivals
+    assert found is not None
+    assert [(each.position, each.at, each.became) for each in found.found] == [
+        (f"{PARTITION}@9", "2026-03-28T23:33:01.000Z", "was sent"),
+        (f"{PARTITION}@10", "2026-03-28T23:33:00.000Z", "not known"),
+    ]
+    assert found.searched == "the archive for uow-1"
+
+
+def test_the_ledger_tells_what_was_delivered_also_of_a_unit_without_a_state(stage: Stage, tmp_path: Path) -> None:
+    with closing(LedgerStage(f"sqlite:///{tmp_path / 'ledger.db'}", receiver())) as delivered:
+        delivered.take(item("uow-1", 1), item("uow-1", 2), item("uow-2", 1))
+        delivered.finish(delivered.claim(wanted=1))
+        story = find_story(stage.sources, nullcontext(stage.units.open_view()), "uow-1", Search(), delivered.ledger)
+    assert story.deliveries is not None
+    assert [(each.notification_id, each.receiver, each.status) for each in story.deliveries.found] == [
+        ("uow-1-1", "r", "processed"),
+        ("uow-1-2", "r", "ready"),
+    ]
+    assert story.deliveries.found[0].ended_at is not None
+
+
+def test_without_a_ledger_it_is_said_what_would_know_the_deliveries(stage: Stage) -> None:
+    found = stage.tell().deliveries
+    assert found is not None
+    assert found.searched == "not known here: no receiver is configured"
+    stage.sources = stage.sources._replace(direct_receivers=("bank",))
+    found = stage.tell().deliveries
+    assert found is not None
+    assert "bank get it straight from a topic" in found.searched
+    assert "policy = ledger" in found.searched

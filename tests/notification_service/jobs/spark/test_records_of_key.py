@@ -9,9 +9,10 @@ import pytest
 from harness.spark.archived_topics import ArchivedTopics
 from pyspark.sql import SparkSession
 
+from notification_service.console.unit_story import SentBy
 from notification_service.jobs.errors import ArchiveRefused
 from notification_service.jobs.topic_archive.local_reading import find_records
-from notification_service.wiring.sent_notifications import ArchivedOutput
+from notification_service.wiring.sent_notifications import ArchivedOutput, find_arrived_in
 from servers.kafka import KafkaServer
 from tests.notification_service.connectors.kafka.stage import KafkaStage
 
@@ -97,4 +98,24 @@ def test_a_units_page_has_its_notifications_from_the_archive_and_says_until_when
     ]
     assert "what was sent after 20" in published.searched
     assert not published.is_complete
+    topic = topics.stage.topics.input
+    assert published.found[0].sent_to in {f"{topic}-{number}@0" for number in range(2)}
     assert output.find_sent("uow-2", 10).found == ()
+
+
+def test_what_was_archived_is_found_by_its_notification_id_by_its_payment_and_as_what_came(
+    topics: ArchivedTopics, tmp_path: Path
+) -> None:
+    archive, topic = tmp_path / "archive", topics.stage.topics.input
+    output = ArchivedOutput(archive, topic)
+    report = b'{"CstmrPmtStsRpt":{"OrgnlPmtInfAndSts":[{"TxInfAndSts":[{"OrgnlEndToEndId":"INVOICE-4711","TxSts":"ACSC"}]}]}}'
+    topics.stage.send(report, key=b"uow-1", headers=HEADERS)
+    topics.stage.send(b'{"Nm":"INVOICE-4711"}', key=b"uow-2", headers=[("notification-id", b"N2")])
+    topics.archive()
+    assert output.find_sent_by(SentBy(notification_id="N1"), 10).units == ("uow-1",)
+    by_payment = output.find_sent_by(SentBy(end_to_end_id="INVOICE-4711"), 10)
+    assert by_payment.units == ("uow-1",)
+    assert "what was sent after 20" in by_payment.searched
+    assert output.find_sent_by(SentBy(end_to_end_id="INVOICE"), 10).units == ()
+    assert len(find_arrived_in(archive, topic, "uow-1", 10).found) == 1
+    assert "archive-topics" in find_arrived_in(tmp_path / "none", topic, "uow-1", 10).searched

@@ -48,7 +48,7 @@ def test_what_waits_is_found_with_the_command_that_shows_it(stored: StoredUnits,
     assert (code, errors) == (0, "")
     first, *searched = printed.splitlines()
     assert first.startswith("unit uow-1: waits for sequence:1 since ")
-    assert first.endswith("; resequencer units show 'uow-1'")
+    assert first.endswith("; resequencer units show uow-1")
     assert f"searched for unit of work: the storage, {PARTITION}" in searched
 
 
@@ -56,7 +56,7 @@ def test_a_position_leads_to_the_unit_of_its_record(find: Find) -> None:
     offset = len(envelope_line("uow-0", 1)) + 1
     code, printed, _ = find(f"{PARTITION}@{offset}", "--json")
     (found,) = json.loads(printed)["found"]
-    assert (code, found["kind"], found["command"]) == (0, "record", "resequencer units show 'uow-7'")
+    assert (code, found["kind"], found["command"]) == (0, "record", "resequencer units show uow-7")
     code, printed, _ = find(f"{PARTITION}@{offset + 5}")
     assert code == 1
     assert (

@@ -21,9 +21,11 @@ from notification_service.connectors.line_format import Line, encode_line
 from notification_service.console.access.identity import AuditLogUnavailable, NoLogin, Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
-from notification_service.console.find import FindAnswer, GroupsFound, Reach, find
+from notification_service.console.search.find import FindAnswer, GroupsFound, Reach, find
 from notification_service.console.sources import Sources
 from notification_service.console.unit_story import UnitsFound
+from notification_service.status.report import Identity, State, report
+from notification_service.status.service_report import service_report
 from notification_service.wiring.sent_notifications import OutputFiles
 from resequencer.record import Origin
 from tests.notification_service.console.groups.test_group_pages import Person
@@ -89,7 +91,7 @@ def test_a_unit_that_waits_is_found_without_reading_what_was_sent(stage: Stage) 
     answer = Finder(stage, sources).find("uow-1")
     assert hits(answer) == [("unit", "uow-1", "/unit?id=uow-1")]
     assert answer.found[0].text.startswith("waits for sequence:1 since ")
-    assert answer.found[0].command == "resequencer units show 'uow-1'"
+    assert answer.found[0].command == "resequencer units show uow-1"
     assert read(answer, "other places") == "not searched, because it was found"
 
 
@@ -183,6 +185,21 @@ def test_what_cannot_be_searched_says_what_would_make_it_possible(stage: Stage) 
     assert "`archive-topics` makes a copy to search" in read(answer, "unit of work")
     assert "policy = ledger" in read(answer, "delivery")
     assert any("its id is spelt otherwise" in each for each in answer.meaning)
+
+
+def test_an_id_of_another_system_is_quoted_in_the_command(stage: Stage) -> None:
+    notify(stage, "a'; rm b")
+    (found,) = Finder(stage).find("a'; rm b").found
+    assert found.command == """resequencer units show 'a'"'"'; rm b'"""
+
+
+def test_brokers_that_the_service_finds_unavailable_are_not_asked(stage: Stage) -> None:
+    now = stage.sources.clock.now()
+    away = report(Identity(1, "c", now), State.SOURCE_UNAVAILABLE, "the brokers do not answer", now)
+    found = service_report([away], now, is_running=True)
+    sources = stage.sources._replace(find_report=lambda: found, open_dead_letters=NotImplemented, find_unit_at=NotImplemented)
+    for text, what in ((f"{PARTITION}#3", "dead letter (number)"), (f"{PARTITION}@3", "record (position)")):
+        assert read(Finder(stage, sources).find(text), what).startswith("not searched, because the service says: ")
 
 
 class Page:

@@ -7,9 +7,11 @@ was found there is more read, each for about two seconds at most: no topic is re
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import islice
+from shlex import quote as shell_quoted
 from time import monotonic
 from typing import NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -32,6 +34,7 @@ from notification_service.console.unit_story import SentBy, UnitsFound
 from notification_service.delivery.ledger.ledger import Ledger
 from notification_service.events.own_data import opened
 from notification_service.payments.payment_data import PaymentData
+from notification_service.status.report import State
 from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError
 from resequencer.printable import counted, printable
@@ -42,7 +45,11 @@ from storage.view_port import StorageView
 
 _SECONDS, _ALL_SECONDS = 2.0, 20.0
 _MAX_FOUND = 100
+_MAX_WAITING = 50_000
 _NOTIFICATION_ID = re.compile("[A-Z2-7]{32}")
+_AWAY = (State.SOURCE_UNAVAILABLE, State.OUTPUT_UNAVAILABLE)
+"""In these states the brokers are not asked: each question would wait for an answer that does not come."""
+
 LONGEST_TEXT = 1_024
 NOT_COUNTED = "not searched: the payments of messages are not counted (aggregation.enabled)"
 
@@ -120,6 +127,8 @@ class _Finder:
         self._reach, self._text, self._is_all = reach, text, is_all
         self._seconds = _ALL_SECONDS if is_all else _SECONDS
         self._since = None if is_all else reach.sources.clock.now() - DAY_MS
+        report = reach.sources.find_report()
+        self._away = report.state if report is not None and report.state in _AWAY else None
         self.found: dict[tuple[str, str], Hit] = {}
         self.searched: list[Searched] = []
         self.meaning: tuple[str, ...] = ()
@@ -161,6 +170,8 @@ class _Finder:
         if wanted is None:
             self._note("dead letter (number)", "not searched: a number is written as TOPIC-PARTITION#NUMBER")
             return
+        if self._is_away("dead letter (number)"):
+            return
         until = monotonic() + self._seconds
         try:
             with closing(self._reach.sources.open_dead_letters(AskedFor(numbers=(self._text,)), no_signature)) as store:
@@ -180,6 +191,8 @@ class _Finder:
         if origin is None:
             self._note("record (position)", "not searched: a position is written as TOPIC-PARTITION@OFFSET")
             return
+        if self._is_away("record (position)"):
+            return
         found = self._reach.sources.find_unit_at(origin, self._seconds)
         for unit in found.units:
             self._hit("record", self._text, f"of unit {unit}", shows=unit)
@@ -190,7 +203,7 @@ class _Finder:
         if ("unit", self._text) in self.found:
             return
         search = Search(self._since, self._seconds)
-        story = find_story(self._reach.sources, self._reach.viewing(), self._text, search)
+        story = find_story(self._reach.sources, self._reach.viewing(), self._text, search, self._reach.ledger)
         if story.is_known:
             known = (
                 counted(len(story.left.found), "notification") + " sent" if story.left.found else "",
@@ -231,7 +244,7 @@ class _Finder:
         self._note("delivery", "the ledger of deliveries, as long as its retention keeps what has ended")
 
     def _find_dead_letters_of_position(self) -> None:
-        if Origin.find(self._text) is None:
+        if Origin.find(self._text) is None or self._is_away("dead letter (position of its record)"):
             return
         letters = search_dead_letters(
             self._reach.sources.open_dead_letters,
@@ -270,21 +283,27 @@ class _Finder:
         try:
             for partition in partitions:
                 changes = view.find_waiting(partition, None)
-                for unit, waits in (each for portion in (changes.portions if changes else ()) for each in portion):
+                portions = changes.portions if changes else ()
+                # All names first: a storage may not like to be asked while it lists.
+                names = (unit for portion in portions for unit, waits in portion if waits is not None)
+                for unit in dict.fromkeys(islice(names, _MAX_WAITING)):
                     if monotonic() > until:
                         read = f"the payment data of {counted(looked, 'waiting unit')}: the time for it is over"
                         return UnitsFound(tuple(found), is_complete=False, searched=read)
-                    here = None if waits is None else view.find_unit(partition, unit)
-                    if here is not None:
-                        looked += 1
-                        if any(
-                            _has_end_to_end_id(each, quoted) for each in _bodies(sources.codec.restore(partition, here.snapshot))
-                        ):
-                            found[unit] = None
+                    looked += 1
+                    here = view.find_unit(partition, unit)
+                    bodies = () if here is None else _bodies(sources.codec.restore(partition, here.snapshot))
+                    if any(_has_end_to_end_id(each, quoted) for each in bodies):
+                        found[unit] = None
         except ResequencerError as error:
             return UnitsFound(tuple(found), is_complete=False, searched=f"not all could be read: {printable(str(error))}")
         searched = f"the payment data of {counted(looked, 'waiting unit')}; that of a unit that does not wait has no index"
         return UnitsFound(tuple(found), is_complete=False, searched=searched)
+
+    def _is_away(self, what: str) -> bool:
+        if self._away is not None:
+            self._note(what, f"not searched, because the service says: {self._away}")
+        return self._away is not None
 
     def _hit(self, kind: str, name: str, text: str, *, shows: str | None = None) -> None:
         """Note what was found. `shows` is the unit whose page and command show it."""
@@ -296,11 +315,12 @@ class _Finder:
 
 
 def _places(kind: str, name: str) -> tuple[str, str]:
+    """Return the page that shows it, and the command, in which a name from elsewhere is quoted."""
     if kind == "group":
-        return f"/groups/{urlencode({'': name})[1:]}", f"resequencer groups show {name}"
+        return f"/groups/{quote(name, safe='')}", f"resequencer groups show {shell_quoted(name)}"
     if kind == "dead-letter":
-        return f"/dead-letter?{urlencode({'number': name})}", f"resequencer dead-letters show '{name}'"
-    return f"/unit?{urlencode({'id': name})}", f"resequencer units show '{name}'"
+        return f"/dead-letter?{urlencode({'number': name})}", f"resequencer dead-letters show {shell_quoted(name)}"
+    return f"/unit?{urlencode({'id': name})}", f"resequencer units show {shell_quoted(name)}"
 
 
 def _wait_text(waits: Waits | None) -> str:

@@ -1,0 +1,1 @@
+"""The one search: whatever an operator has the id of."""
