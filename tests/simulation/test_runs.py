@@ -50,9 +50,9 @@ def test_what_the_night_found_is_free_of_it(seed: int, run: SimulatedRun) -> Non
 
 
 @pytest.mark.nightly("simulation")
-def test_a_thousand_runs_in_which_the_handler_waits_are_free_of_it() -> None:
-    """They have some thirty thousand kills, many of them in the midst of calls."""
-    live_through(range(SEED, SEED + 1_000), SimulatedRun.CALLS)
+def test_a_hundred_runs_in_which_the_handler_waits_are_free_of_it() -> None:
+    """They have some three thousand kills, many of them in the midst of calls."""
+    assert live_through(range(SEED, SEED + 100), SimulatedRun.CALLS).kills > 1_000
 
 
 @pytest.mark.nightly("simulation", minutes=10)

@@ -72,7 +72,7 @@ def test_key_value_headers_and_timestamp_are_as_they_came(stage: KafkaStage) -> 
 def test_without_a_key_a_record_goes_to_the_partition_of_its_unit_and_with_one_to_that_of_the_key(stage: KafkaStage) -> None:
     worker = stage.worker()
     stage.settle(worker)
-    worker.publish(stage.partitions[0], *(passed(stage, number, *each) for number, each in enumerate(PARTS, 1)))
+    worker.publish(stage.partitions[0], *(passed(stage, number, *each) for number, each in enumerate(4 * PARTS, 1)))
     for each in stage.outputs():
         assert each.partition == (murmur2(b"unit" if each.key is None else each.key) & 0x7FFFFFFF) % 2
         assert own_texts(tuple(each.headers)).get("unit-of-work") == (None if each.key == b"unit" else "unit")
