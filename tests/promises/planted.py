@@ -605,6 +605,28 @@ PLANTED = (
         ),
     ),
     PlantedFault(
+        "pushed-again-after-a-resume",
+        "A client that hands in the last id gets each completion of a store once.",
+        _CONTRACT.format("16. Groups"),
+        "notification_service/console/stores/stream.py",
+        "if each.offset < self._at.get(each.partition, 0):",
+        "if each.offset < 0:",
+        (
+            "tests/notification_service/console/groups/test_completion_stream.py::test_a_listener_resumes_at_another_console",
+            "tests/notification_service/console/groups/test_completion_stream.py"
+            "::test_who_resumes_again_and_again_is_told_all_once",
+        ),
+    ),
+    PlantedFault(
+        "web-socket-of-another-origin",
+        "A browser opens a web socket from a page of the console alone.",
+        _CONTRACT.format("16. Groups"),
+        "notification_service/console/access/layer.py",
+        '(scope["type"] == "websocket" and _is_foreign(connection))',
+        "False",
+        ("tests/notification_service/console/stores/test_web_socket.py::test_a_page_of_another_origin_opens_none",),
+    ),
+    PlantedFault(
         "group-completed-beyond-what-holds",
         "GrpSts of payments with ACSC and ACCC is ACSC, which holds for all.",
         _CONTRACT.format("16. Groups"),
