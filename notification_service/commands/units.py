@@ -300,12 +300,12 @@ def _moves(story: UnitStory) -> Iterator[str]:
     """What came, and what was delivered."""
     if story.arrivals is not None:
         yield from (f"came: {each.at or '-'}  {each.position}  {each.became}" for each in story.arrivals.found)
-        yield f"arrivals read: {story.arrivals.searched}"
+        yield f"arrivals searched: {story.arrivals.searched}"
     if story.deliveries is not None:
         for each in story.deliveries.found:
             ended = f" at {each.ended_at}" if each.ended_at else f" since {each.taken_at}"
             yield f"delivery: {each.receiver}  {each.status}{ended}  {each.notification_id}  {counted(each.attempts, 'attempt')}"
-        yield f"deliveries read: {story.deliveries.searched}"
+        yield f"deliveries searched: {story.deliveries.searched}"
 
 
 def _published_lines(story: UnitStory) -> Iterator[str]:

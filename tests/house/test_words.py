@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 RIDDLES = re.compile(
     r"\bis expected['\"]|>Give one:|>Because<|<label>Because|waits leaves|Backlog worked off|>To leave<| to leave['\"]\s*$"
-    r"|>Undecided<|<dt>Failed last|for how long\.<|begins? so\b\.?['\"]|>None was|has 1 payments|so many at most"
+    r"|>Undecided<|<dt>Failed last|for how long\.<|begins? so\b\.?['\"<]|>None was|has 1 payments|so many at most"
     r"|what operators see: pages|were let out:|taken over none|if that is different",
     re.IGNORECASE,
 )

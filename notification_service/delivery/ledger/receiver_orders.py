@@ -50,7 +50,7 @@ def pause_receiver(database: Database, receiver: str, by: str, because: str) -> 
         JobRefused: It is paused already, or there is no reason.
     """
     if not because.strip():
-        raise JobRefused("say why; the reason is kept with the receiver")
+        raise JobRefused("give a reason; it is stored with the receiver")
     with database.write() as connection:
         gate = lock_gate(connection, receiver)
         if gate.pause is not None:
