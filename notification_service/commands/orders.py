@@ -3,14 +3,14 @@
 import secrets
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
 from time import monotonic, sleep
 
 from guardian.ports import OrderBook
 from notification_service.commands.command import Subcommand, add_subcommands, instant, load_for, read_partition, say, write_row
 from notification_service.configuration.configuration import Configuration
-from notification_service.console.find_unit import known_partitions, note_waits
+from notification_service.console.find_unit import Viewing, known_partitions, note_waits
 from notification_service.console.orders import NotGiven, ToldOrder, Wish, give, list_orders, make_order, order_answer
 from notification_service.console.sources import Sources
 from notification_service.supervision.exit_code import ExitCode
@@ -84,8 +84,8 @@ def order_for_unit(arguments: Namespace) -> ExitCode:
 
         ended = _give(arguments, configuration, book, (partition, order), is_held if kind is OrderKind.HOLD else None)
         if ended is ExitCode.OUT_OF_REACH:
-            waits = [each.text for each in _listed(sources, book, view, order.at) if each.id == order.id and each.text]
-            sys.stdout.writelines(f"it {printable(each)}\n" for each in waits)
+            waits = [each.text for each in _listed(sources, book, nullcontext(view), order.at) if each.id == order.id]
+            sys.stdout.writelines(f"it {printable(each)}\n" for each in waits if each)
         return ended
 
 
@@ -126,10 +126,9 @@ def orders(arguments: Namespace) -> ExitCode:
     """Run `resequencer orders`: one line per order of the last time, the newest first."""
     configuration = load_for(arguments)
     sources = console_sources(configuration)
-    with closing(make_order_book(configuration)) as book, ExitStack() as stack:
+    with closing(make_order_book(configuration)) as book:
         since = sources.clock.now() - arguments.since
-        view = None if sources.open_view is None else stack.enter_context(closing(sources.open_view()))
-        listed = _listed(sources, book, view, since)
+        listed = _listed(sources, book, _viewing(sources), since)
     for each in listed:
         if arguments.unit is None or each.unit == arguments.unit:
             write_row(arguments, each, order_line(each))
@@ -187,12 +186,21 @@ def _find_unit(sources: Sources, view: StorageView, unit: str, only: Partition |
     return waiting[0]
 
 
-def _listed(sources: Sources, book: OrderBook, view: StorageView | None, since: Instant) -> list[ToldOrder]:
+@contextmanager
+def _viewing(sources: Sources) -> Iterator[StorageView | None]:
+    if sources.open_view is None:
+        yield None
+        return
+    with closing(sources.open_view()) as view:
+        yield view
+
+
+def _listed(sources: Sources, book: OrderBook, viewing: Viewing, since: Instant) -> list[ToldOrder]:
     known, problems = known_partitions(sources, sources.find_report())
     for problem in problems:
         say(problem)
     listed = list_orders(book.orders(known, since), book.outcomes(known, since), sources.clock.now())
-    return [order_answer(each) for each in note_waits(sources, view, listed)]
+    return [order_answer(each) for each in note_waits(sources, viewing, listed)]
 
 
 def order_line(each: ToldOrder) -> str:

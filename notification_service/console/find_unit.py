@@ -1,8 +1,7 @@
 """Finds a unit of work, in whatever partition it is, and says what comes next for it."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
-from itertools import islice
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from time import monotonic
 
 import msgspec
@@ -463,21 +462,23 @@ def look_in(
     return Looked(tuple(found), tuple(looked_in), (*problems, *failures))
 
 
-def note_waits(sources: Sources, view: StorageView | None, listed: Sequence[ListedOrder]) -> Sequence[ListedOrder]:
-    """Add to orders without an outcome for how many records they wait. A storage that does not answer adds nothing."""
-    report, noted = sources.find_report(), list(listed)
-    may_wait = (each for each in enumerate(listed) if each[1].state is OrderState.GIVEN and each[1].order.kind in _WAITING_KINDS)
-    for at, each in islice(may_wait, _MAX_FOUND if view is not None else 0):
-        partition, unit = each.partition, each.order.unit or ""
-        try:
-            found = None if view is None else view.find_unit(partition, unit)
-            waiting = None if found is None else sources.codec.restore(partition, found.snapshot).waiting_order
-        except ResequencerError:
-            break
-        if waiting is not None and waiting.order_offset == each.offset:
-            text = waiting_order_text(waiting, _find_read_to(report, str(partition)), sources.lag_unit)
-            noted[at] = msgspec.structs.replace(each, text=text)
-    return noted
+def note_waits(sources: Sources, viewing: Viewing, listed: Sequence[ListedOrder]) -> Sequence[ListedOrder]:
+    """Add to orders without an outcome for how many records they wait: to the first 100 that may wait.
+
+    `viewing` is used only if there are any. A storage that does not answer adds nothing.
+    """
+    may_wait = [each for each in listed if each.state is OrderState.GIVEN and each.order.kind in _WAITING_KINDS]
+    noted: dict[tuple[Partition, int], ListedOrder] = {}
+    with suppress(ResequencerError), viewing if may_wait else nullcontext() as view:
+        for each in may_wait[:_MAX_FOUND]:
+            if view is None:
+                break
+            found = view.find_unit(each.partition, each.order.unit or "")
+            waiting = None if found is None else sources.codec.restore(each.partition, found.snapshot).waiting_order
+            if waiting is not None and waiting.order_offset == each.offset:
+                text = waiting_order_text(waiting, _find_read_to(sources.find_report(), str(each.partition)), sources.lag_unit)
+                noted[each.partition, each.offset] = msgspec.structs.replace(each, text=text)
+    return [noted.get((each.partition, each.offset), each) for each in listed]
 
 
 def _find_read_to(report: ServiceReport | None, partition: str) -> int | None:

@@ -358,11 +358,7 @@ def order_operations(console: Console) -> list[Operation]:
 
 
 def _with_waits(console: Console, listed: Sequence[ListedOrder]) -> Sequence[ListedOrder]:
-    try:
-        with console.viewing() as view:
-            return note_waits(console.sources, view, listed)
-    except ResequencerError:  # The storage does not answer.
-        return listed
+    return note_waits(console.sources, console.viewing(), listed)
 
 
 def _find_instant(name: str, text: str | None) -> Instant | None:

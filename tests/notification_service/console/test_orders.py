@@ -31,6 +31,7 @@ from notification_service.status.service_report import service_report
 from notification_service.wiring.dead_letter_stores import FileDeadLetterStore
 from resequencer.clock import instant_text
 from resequencer.order import Order, OrderKind
+from resequencer.storage_port import StorageUnavailable
 from resequencer.unit import Ordered
 from storage.embedded.view import EmbeddedStorageView
 from tests.notification_service.console.test_pages import HOSTILE
@@ -164,6 +165,15 @@ def test_how_many_records_an_order_waits_for_is_known_from_the_worker() -> None:
     since = "since 1970-01-01T00:00:01.000Z, until 1970-01-01T00:10:01.000Z at most"
     assert waiting_order_text(waiting, 690, "offsets") == f"waits for 100 records {since}"
     assert waiting_order_text(waiting, 800, "bytes") == f"waits for 0 bytes {since}"
+
+
+def test_a_storage_that_does_not_answer_hides_no_order(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise StorageUnavailable("no answer")
+
+    stage.give(OrderKind.RELEASE)
+    monkeypatch.setattr(EmbeddedStorageView, "find_unit", fail)
+    assert "<strong>given</strong>: no outcome yet" in stage.client.get("/orders").text
 
 
 def test_after_an_order_for_a_partition_the_orders_are_shown(stage: Stage) -> None:
