@@ -11,6 +11,7 @@ from contextlib import closing, nullcontext
 from heapq import nsmallest
 from pathlib import Path
 from random import Random
+from shlex import quote
 from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
@@ -253,7 +254,8 @@ def story_lines(story: UnitStory) -> Iterator[str]:
     else:
         yield from _state_lines(story)
     yield from _published_lines(story)
-    yield from () if story.group is None else (f"message: group {story.group}; resequencer groups show {story.group}",)
+    message = story.group or story.message_id
+    yield from () if message is None else (f"message: {story.message_id or message}; resequencer groups show {quote(message)}",)
     yield from _moves(story)
     yield from (f"order: {order_line(each)}" for each in story.found_orders)
     yield from () if story.orders is None else (f"orders searched: {story.orders.searched}",)

@@ -24,6 +24,7 @@ from notification_service.console.unit_story import (
     UnitStory,
     arrivals_of,
     became_of,
+    find_message_id,
     incomplete_of,
     state_of,
     wait_of,
@@ -280,7 +281,7 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search, le
         is_asked = is_stopped and not looked.found
         read_to = _positions(view, partitions) if is_asked and view is not None and not looked.problems else None
     first = looked.found[0] if looked.found else None
-    state, problems = (None, ()) if first is None else _read_state(sources, first, report)
+    state, problems, message_id = (None, (), None) if first is None else _read_state(sources, first, report)
     unread = _unread(sources, partitions, read_to) if is_asked else None
     dead_letters = _find_dead_letters(sources, unit, search, report)
     sent = sources.find_sent(unit, search.max_seconds)
@@ -308,6 +309,7 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search, le
         _find_arrivals(sources, unit, became, search, report),
         find_deliveries(sources, ledger, unit),
         next((each.group for each in sent.found if each.group is not None), None),
+        None if sources.groups is None else message_id,
     )
 
 
@@ -486,15 +488,18 @@ def _find_read_to(report: ServiceReport | None, partition: str) -> int | None:
     return next((each.read_to for each in reported if each.partition == partition), None)
 
 
-def _read_state(sources: Sources, found: FoundState, report: ServiceReport | None) -> tuple[UnitState | None, tuple[str, ...]]:
+def _read_state(
+    sources: Sources, found: FoundState, report: ServiceReport | None
+) -> tuple[UnitState | None, tuple[str, ...], str | None]:
+    """Return the state, what is wrong with it, and the id of the message that the unit's payment data is of."""
     codec, read_to = sources.codec, _find_read_to(report, str(found.partition))
     try:
         unit = codec.restore(found.partition, found.view.snapshot)
-        return state_of(unit, codec.strategy, read_to, sources.lag_unit), ()
+        return state_of(unit, codec.strategy, read_to, sources.lag_unit), (), find_message_id(unit)
     except ConfigurationError as error:
-        return None, (f"its state cannot be read with this configuration: {error}",)
+        return None, (f"its state cannot be read with this configuration: {error}",), None
     except ResequencerError as error:
-        return None, (printable(str(error)),)
+        return None, (printable(str(error)),), None
 
 
 def _reported(unit: str, report: ServiceReport | None) -> str:

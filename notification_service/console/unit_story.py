@@ -8,7 +8,7 @@ import msgspec
 from guardian.headers import INCOMPLETE
 from notification_service.console.orders import OrderState, ToldOrder
 from notification_service.events.own_data import opened
-from notification_service.payments.envelope import DataEnvelope
+from notification_service.payments.envelope import PAIN_001, DataEnvelope
 from notification_service.payments.payment_data import PaymentData
 from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.event import Event
@@ -236,7 +236,8 @@ class UnitStory(msgspec.Struct, frozen=True):
     if no reason is known. `unread` is how far its partition's log extends beyond what its worker read: offsets on Kafka, bytes
     of files. `incomplete` is what was sent although something was missing, as far as what was sent is known.
 
-    `group` is the message that the unit belongs to, as its notifications name it; None where none is known.
+    `group` is the group of the message that the unit belongs to, as its notifications name it, and `message_id` the message's own
+    id, as its payment data has it; None where it is not known, or payments of messages are not counted.
 
     `orders` is None where orders are not enabled. `calls_waiting` counts the handler's calls that wait to begin in its worker.
     """
@@ -261,6 +262,7 @@ class UnitStory(msgspec.Struct, frozen=True):
     arrivals: Arrivals | None = None
     deliveries: UnitDeliveries | None = None
     group: str | None = None
+    message_id: str | None = None
 
     @property
     def is_known(self) -> bool:
@@ -449,6 +451,28 @@ def state_of(unit: Unit, strategy: Strategy, read_to: int | None = None, lag_uni
         None if unit.retry is None else _attempts(unit.retry),
         tuple(_payment_data(opened(unit.data))),
     )
+
+
+class _Header(msgspec.Struct):
+    message_id: str | None = msgspec.field(default=None, name="MsgId")
+
+
+class _Initiation(msgspec.Struct):
+    header: _Header | None = msgspec.field(default=None, name="GrpHdr")
+
+
+def find_message_id(unit: Unit) -> str | None:
+    """Return the id of the message of the payment, as the unit's data has it, or else an envelope that waits."""
+    data = opened(unit.data)
+    kept = data.find_mds(PAIN_001) if isinstance(data, PaymentData) else None
+    stashed = (each.envelope for each in unit.stash)
+    objects = (one for each in stashed if isinstance(each, DataEnvelope) for one in each.mds_objects)
+    body = kept or next((each.body for each in objects if each.object_type == PAIN_001), None)
+    try:
+        found = None if body is None else msgspec.json.decode(body, type=_Initiation).header
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return None if found is None else found.message_id
 
 
 def _facts(unit: Unit, strategy: Strategy) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from harness.console_stage import make_sources
+from harness.counted_groups import GroupStage
 from harness.driving import PARTITION, Driven, Envelopes, drive
 from harness.ledger_stage import LedgerStage, item
 from harness.receivers import receiver
@@ -26,6 +27,7 @@ from notification_service.console.sources import ArrivedEarlier, Sources
 from notification_service.console.unit_story import UnitStory, state_of
 from notification_service.events.format import DecodingSettings
 from notification_service.payments.decoding import EnvelopeDecoder
+from notification_service.payments.envelope import MdsObject
 from notification_service.payments.payment_data import LATEST_OBJECTS
 from notification_service.payments.strategies import StrategySettings, make_strategy
 from notification_service.status.report import Identity, State, UnitWait, report
@@ -461,3 +463,18 @@ def test_without_a_ledger_it_is_said_what_would_know_the_deliveries(stage: Stage
     assert found is not None
     assert "bank get it straight from a topic" in found.searched
     assert "policy = ledger" in found.searched
+
+
+@pytest.mark.parametrize("is_handled", [True, False])
+def test_the_message_of_a_payment_is_known_from_its_data_where_messages_are_counted(
+    stage: Stage, tmp_path: Path, is_handled: bool
+) -> None:
+    driven, body = stage.driven(), b'{"GrpHdr":{"MsgId":"MSG-1"}}'
+    made = Envelopes()(1 if is_handled else 2, mds=("PAIN_001",))
+    record = replace(made.record, value=made.record.content.replace(b'{"at":0}', body))
+    driven.arrive(replace(made, record=record, mds_objects=(MdsObject("PAIN_001", body),)))
+    stage.units.keep(driven)
+    assert stage.tell().message_id is None
+    with closing(GroupStage(tmp_path / "groups")) as groups:
+        stage.sources = stage.sources._replace(groups=groups)
+        assert stage.tell().message_id == "MSG-1"
