@@ -107,6 +107,22 @@ def test_updates_can_be_paused_and_the_page_says_how_old_it_is_in_the_readers_zo
         assert visit.complaints == []
 
 
+def test_a_table_that_is_whole_on_its_page_is_sorted_by_a_column_and_stays_so(visit: Visit, stage: Stage) -> None:
+    if not stage.has_view:
+        return
+    visit.open("/waiting")
+    table = visit.page.get_by_role("group", name="What they wait for")
+    first = table.locator("tbody th").first
+    assert first.inner_text() == "sequence:1", "most units wait for this"
+    table.get_by_role("button", name="Units").click()
+    assert first.inner_text() == "sequence:2"
+    as_of = visit.page.locator("[data-as-of]")
+    before = as_of.inner_text()
+    wait_until(lambda: as_of.inner_text() != before, "the page is fetched again", look_seconds=0.2)
+    assert first.inner_text() == "sequence:2"
+    assert table.locator("th[aria-sort=ascending]").inner_text().startswith("Units")
+
+
 def test_the_row_under_the_mouse_stays_there_while_rows_above_it_come_and_go(visit: Visit, stage: Stage) -> None:
     visit.open("/dead-letters")
     row = visit.page.locator("tbody tr").last
