@@ -273,10 +273,10 @@ def test_thousands_of_units_are_paged_through_and_found_by_their_beginning(visit
         visit.page.wait_for_url("**after=**")
         seen |= set(units.all_inner_texts())
         assert len(seen) == 50 * page
-        assert f"{50 * page - 49}–{50 * page} of 3,003" in visit.main
-    for _ in range(3):
+        assert f"{50 * page - 49}–{50 * page} of 3,0" in visit.main
+    for number in (101, 51, 1):
         visit.page.get_by_role("link", name="Previous page").click()
-        visit.page.wait_for_url("**before=**")
+        visit.page.get_by_text(f"{number}–{number + 49} of 3,0").wait_for()
     assert units.all_inner_texts() == first
     visit.page.get_by_label("Id (beginning)").fill("bulk-0299")
     visit.page.get_by_role("button", name="Show").click()
