@@ -73,8 +73,56 @@
       }
     }
   };
+  // A table that is whole on its page can be sorted by each column; lists with pages are sorted by the server.
+  const sorts = new Map();
+  const nameOfTable = (table) => table.closest("[aria-labelledby]")?.getAttribute("aria-labelledby");
+  const SECONDS = { d: 86400, h: 3600, min: 60, s: 1 };
+  const numberOf = (text) => {
+    if (/^(\d+ (d|h|min|s)( |$))+/.test(text)) {
+      return [...text.matchAll(/(\d+) (d|h|min|s)\b/g)].reduce((sum, [, count, unit]) => sum + count * SECONDS[unit], 0);
+    }
+    return /^-?[\d,.]+$/.test(text) ? Number(text.replaceAll(",", "")) : Infinity;
+  };
+  const valueOf = (cell) => {
+    const time = cell.querySelector("time[datetime]");
+    const text = cell.textContent.trim();
+    return { text, number: time ? Date.parse(time.dateTime) : numberOf(text) };
+  };
+  const compare = (one, other) =>
+    one.number === other.number ? one.text.localeCompare(other.text, "en", { numeric: true }) : one.number - other.number;
+  const sort = (table) => {
+    const by = sorts.get(nameOfTable(table));
+    if (!by) return;
+    const rows = [...table.tBodies[0].rows].map((row) => [valueOf(row.cells[by.column]), row]);
+    rows.sort(([one], [other]) => (by.isDown ? -1 : 1) * compare(one, other));
+    table.tBodies[0].replaceChildren(...rows.map(([, row]) => row));
+    for (const each of table.tHead.rows[0].cells) each.removeAttribute("aria-sort");
+    table.tHead.rows[0].cells[by.column].setAttribute("aria-sort", by.isDown ? "descending" : "ascending");
+  };
+  const addSorts = (within) => {
+    for (const table of within.querySelectorAll("main table")) {
+      const [names, rows] = [[...(table.tHead?.rows[0]?.cells ?? [])], [...(table.tBodies[0]?.rows ?? [])]];
+      const isWhole = nameOfTable(table) && !("part" in table.dataset) && !table.closest("section")?.querySelector(".paging");
+      if (!isWhole || rows.length < 2 || rows.some((row) => row.cells.length !== names.length)) continue;
+      for (const [column, name] of names.entries()) {
+        const button = document.createElement("button");
+        button.type = "button";
+        button.className = "sort";
+        button.dataset.script = "";
+        button.append(...name.childNodes);
+        button.addEventListener("click", () => {
+          const before = sorts.get(nameOfTable(table));
+          sorts.set(nameOfTable(table), { column, isDown: before?.column === column && !before.isDown });
+          sort(table);
+        });
+        name.append(button);
+      }
+      sort(table);
+    }
+  };
   const add = (within) => {
     addNames(within);
+    addSorts(within);
     addLocal(within);
     addCopies(within);
   };
