@@ -13,7 +13,6 @@ from notification_service.delivery.ledger.tables import IS_HEAD, ROWS
 from notification_service.delivery.settings import Receiver, Step
 from resequencer.clock import instant_text
 
-
 _ROW_BITS = 63
 """No database has a greater number."""
 
