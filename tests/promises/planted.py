@@ -585,6 +585,18 @@ PLANTED = (
         ("tests/resequencer/turn/test_orders.py::test_an_order_for_an_earlier_wait_for_the_same_is_refused",),
     ),
     PlantedFault(
+        "order-in-front-of-unread-records",
+        "A release waits until the records are read that were unread when its owner read it.",
+        _CONTRACT.format("12. Orders"),
+        "guardian/unit_registry.py",
+        "waits.kind is WaitKind.ORDERED and end <= read_to.get(key.partition, -1):",
+        "waits.kind is WaitKind.ORDERED:",
+        (
+            "tests/guardian/test_unit_registry.py::test_an_order_is_executed_when_its_partition_was_read_up_to_where_its_log_ended",
+            "tests/service/test_orders.py::test_a_missing_envelope_among_the_unread_records_ends_the_order",
+        ),
+    ),
+    PlantedFault(
         "no-fact-of-a-suppressed-status",
         "Each status of a payment leaves as a fact, also if its notification is suppressed.",
         _CONTRACT.format("15. Facts"),

@@ -172,6 +172,37 @@ def test_an_idle_unit_begins_afresh_under_another_strategy_with_its_handled_ids(
     assert restored.find_digest(first.id_hash) == first.digest
 
 
+_HELD = b"""{"id":"order-2","order":"hold","by":"anna","because":"a test","at":"1970-01-01T00:16:40.000Z","unit":"uow-1",\
+"waits-for":"sequence:2","since":"1970-01-01T00:16:40.000Z","for-ms":60000}""".hex()
+
+
+@pytest.mark.parametrize(
+    ("version", "stored"),
+    [
+        (1, "9601a853455155454e434595029192a14101909000c41089b9b7af412e5043aee4988d52dbefc2ffc0"),
+        (
+            2,
+            "9902a853455155454e434595029192a14101909000c41089b9b7af412e5043aee4988d52dbefc2ffc0c095c4b8"
+            f"{_HELD}66ce000f4240ce00102ca0cdea60ce00102ca0",
+        ),
+        (
+            3,
+            "9a03a853455155454e434595029192a14101909000c41089b9b7af412e5043aee4988d52dbefc2ffc0c095c4b8"
+            f"{_HELD}66ce000f4240ce00102ca0cdea60ce00102ca0a86d61707065642d31",
+        ),
+        (4, "9a04a853455155454e4345950190909000c400ff9c0100ce000f4240c0c2ffc000c0c2c3c0c0c0c0a3697066"),
+    ],
+)
+def test_a_state_of_an_earlier_format_opens_and_is_stored_again_as_it_was(envelopes, version, stored):
+    unit, state, events = drive("SEQUENCE"), bytes.fromhex(stored), "mapped-1" if version == 3 else FIRST_FORMAT
+    unit.waits = version == 4
+    unit.arrive(envelopes(1), envelopes(3))
+    snapshot = msgspec.structs.replace(unit.stored, state=state)
+    restored = codec("SEQUENCE")._replace(events=events).restore(PARTITION, snapshot)
+    assert (state[1], restored.waiting_order, len(restored.stash)) == (version, None, 1)
+    assert encode_state(restored, unit.strategy, events) == state
+
+
 def test_a_state_of_a_newer_format_is_refused_with_the_remedy(envelopes):
     unit = drive("SEQUENCE")
     unit.arrive(envelopes(1))
