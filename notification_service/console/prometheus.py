@@ -26,7 +26,7 @@ from guardian.metrics import STEP_BOUNDS, Histogram, HistogramReport, Histograms
 from guardian.region import RegionState
 from notification_service.console.groups import Groups, GroupTotals
 from notification_service.console.sources import ArchiveDistance
-from notification_service.status.aggregation import AggregationStatus, BridgeState, BridgeStatus, StoreStatus
+from notification_service.status.aggregation import AggregationStatus, BridgeState, BridgeStatus, StoreCounts, StoreStatus
 from notification_service.status.delivery import DeliveredPartition, DeliveryStatus, GateStatus, ScheduleStatus
 from notification_service.status.report import CallsStatus, ExitCause, PartitionStatus, RegionStatus, State, StatusReport
 from notification_service.status.service_report import NOT_RUNNING, STALE, ServiceReport
@@ -732,15 +732,12 @@ STORE_GAUGES: Mapping[str, tuple[str, Callable[[StoreStatus], float | None]]] = 
     "aggregation_commands_behind": (_instead("aggregation_lag_offsets", "The same value."), lambda each: each.behind),
 }
 """Gauges with the label `store`."""
-STORE_COUNTERS: Mapping[str, tuple[str, Callable[[StoreStatus], float]]] = {
-    "aggregation_commands_applied": ("Commands that were applied, since the workers' starts.", lambda each: each.applied),
-    "aggregation_completions": (
-        "Completions, as reports on groups are, since the workers' starts.",
-        lambda each: each.completed,
-    ),
-    "aggregation_dead_letters": ("Commands that cannot be applied, since the workers' starts.", lambda each: each.dead_letters),
+STORE_COUNTERS: Mapping[str, tuple[str, Callable[[StoreCounts], float]]] = {
+    "aggregation_commands_applied": ("Commands that were applied, since the worker's start.", lambda each: each.applied),
+    "aggregation_completions": ("Completions, as reports on groups are, since the worker's start.", lambda each: each.completed),
+    "aggregation_dead_letters": ("Commands that cannot be applied, since the worker's start.", lambda each: each.dead_letters),
 }
-"""Counters with the label `store`."""
+"""Counters with the labels `process` and `store`."""
 READABLE = ("groups_readable", "1 while the console can read the groups, 0 while it cannot; absent where none are counted.")
 GROUPS = ("groups", "Groups by their state, as they were within the last minutes; absent while they cannot be read.")
 """A gauge with the label `state`."""
@@ -762,7 +759,8 @@ def aggregation_metrics(status: AggregationStatus, totals: GroupTotals | None) -
     yield _metric(AGGREGATION_WORKERS, (), [((), running)] if status.aggregation_workers else [])
     stores = [((each.store,), each) for each in status.stores]
     yield from _metrics(STORE_GAUGES, ("store",), stores)
-    yield from _metrics(STORE_COUNTERS, ("store",), stores, CounterMetricFamily)
+    counts = [((f"aggregation-{each.slot}", each.store), each) for each in status.store_counts]
+    yield from _metrics(STORE_COUNTERS, ("process", "store"), counts, CounterMetricFamily)
     by_state = {} if totals is None else totals.by_state
     yield _metric(GROUPS, ("state",), (((state,), count) for state, count in by_state.items()))
     yield from _metrics(GROUP_GAUGES, (), [] if totals is None else [((), totals)])

@@ -43,11 +43,25 @@ def aggregation_file(run_directory: Path, slot: int) -> SideFile[AggregationRepo
     return SideFile(run_directory, f"aggregation-{slot}", AggregationReport)
 
 
+class StoreCounts(msgspec.Struct, frozen=True):
+    """What the worker in `slot` has counted of a store since its start."""
+
+    store: str
+    slot: int
+    applied: int
+    completed: int
+    dead_letters: int
+
+
 class AggregationStatus(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What `status` says of aggregation: the workers of this service, and the stores with the partitions of all of them."""
+    """What `status` says of aggregation: the workers of this service, and the stores with the partitions of all of them.
+
+    `store_counts` has the counts of each worker, which begin at 0 with it.
+    """
 
     aggregation_workers: tuple[SideStatus, ...] = ()
     stores: tuple[StoreStatus, ...] = ()
+    store_counts: tuple[StoreCounts, ...] = ()
 
     @property
     def behind(self) -> int | None:
@@ -59,7 +73,9 @@ def find_aggregation(run_directory: Path, service_process_id: int, count: int, n
     """Combine the reports of the `count` aggregation workers of a service that runs."""
     reports = [aggregation_file(run_directory, slot).find(service_process_id) for slot in range(count)]
     workers = tuple(side_status(report, now, slot) for slot, report in enumerate(reports))
-    return AggregationStatus(workers, _merged(each for report in reports if report is not None for each in report.stores))
+    found = [(slot, each) for slot, report in enumerate(reports) if report is not None for each in report.stores]
+    counts = tuple(StoreCounts(each.store, slot, each.applied, each.completed, each.dead_letters) for slot, each in found)
+    return AggregationStatus(workers, _merged(each for _, each in found), counts)
 
 
 def aggregation_lines(status: AggregationStatus) -> list[str]:

@@ -11,7 +11,7 @@ import yaml
 from harness.promtool import known_metrics, metrics_in, promtool
 
 from notification_service.console.prometheus import ServiceCollector
-from notification_service.status.aggregation import AggregationStatus, StoreStatus
+from notification_service.status.aggregation import AggregationStatus, StoreCounts
 from notification_service.status.report import ExitCause, Identity, State, report
 from notification_service.status.service_report import NOT_RUNNING, STALE, service_report
 from resequencer.order import OrderKind, OrderResult
@@ -47,7 +47,7 @@ def test_each_counter_of_a_rule_or_an_increase_is_0_from_the_start() -> None:
     expressions += [each for each in re.findall(r'"expr": "(.*)"', DASHBOARD.read_text(encoding="utf-8")) if "increase(" in each]
     counters = {each for expression in expressions for each in metrics_in(expression) if each.endswith(("_total", "_count"))}
     starting = report(Identity(17, "local.conf", 0), State.STARTING, None, 0)
-    stores = AggregationStatus(stores=(StoreStatus("payments"),))
+    stores = AggregationStatus(store_counts=(StoreCounts("payments", 0, 0, 0, 0),))
     collector = ServiceCollector(lambda: service_report([starting], 0, is_running=True), find_aggregation=lambda: stores)
     samples = [sample for family in collector.collect() for sample in family.samples if sample.name in counters]
     assert {each.name for each in samples} == counters

@@ -23,6 +23,7 @@ from notification_service.status.aggregation import (
     AggregationStatus,
     BridgeState,
     BridgeStatus,
+    StoreCounts,
     StoreStatus,
 )
 from notification_service.status.delivery import (
@@ -390,7 +391,10 @@ def test_users_own_stores_are_shown_where_there_are_no_groups():
 def test_stores_and_groups_are_shown_and_what_cannot_be_read_is_absent(tmp_path):
     stage = GroupStage(tmp_path)
     workers = (SideStatus(0, 7, None), SideStatus(1, None, "it is starting"))
-    stage.reported = AggregationStatus(workers, (StoreStatus("payments", ("F-0",), 5, 9, 2, 1, "the brokers do not answer"),))
+    counts = StoreCounts("payments", 0, 9, 2, 1), StoreCounts("payments", 1, 0, 0, 0)
+    stage.reported = AggregationStatus(
+        workers, (StoreStatus("payments", ("F-0",), 5, 9, 2, 1, "the brokers do not answer"),), counts
+    )
     stage.status("A", "a1", total=1)
     stage.status("B", "b1", "ACSP")
     stage.status("C", "c1", total=None)
@@ -402,9 +406,12 @@ def test_stores_and_groups_are_shown_and_what_cannot_be_read_is_absent(tmp_path)
         'resequencer_aggregation_store_stands_still{store="payments"} 1.0',
         'resequencer_aggregation_lag_offsets{store="payments"} 5.0',
         'resequencer_aggregation_commands_behind{store="payments"} 5.0',
-        'resequencer_aggregation_commands_applied_total{store="payments"} 9.0',
-        'resequencer_aggregation_completions_total{store="payments"} 2.0',
-        'resequencer_aggregation_dead_letters_total{store="payments"} 1.0',
+        'resequencer_aggregation_commands_applied_total{process="aggregation-0",store="payments"} 9.0',
+        'resequencer_aggregation_commands_applied_total{process="aggregation-1",store="payments"} 0.0',
+        'resequencer_aggregation_completions_total{process="aggregation-0",store="payments"} 2.0',
+        'resequencer_aggregation_completions_total{process="aggregation-1",store="payments"} 0.0',
+        'resequencer_aggregation_dead_letters_total{process="aggregation-0",store="payments"} 1.0',
+        'resequencer_aggregation_dead_letters_total{process="aggregation-1",store="payments"} 0.0',
     }
 
     def shown():

@@ -6,6 +6,7 @@ from notification_service.aggregation.runner import StoreReport
 from notification_service.status.aggregation import (
     AggregationReport,
     AggregationStatus,
+    StoreCounts,
     StoreStatus,
     aggregation_file,
     aggregation_lines,
@@ -41,6 +42,15 @@ def test_a_store_of_several_workers_is_as_late_as_the_last_of_them_and_unknown_i
     assert (found.behind, found.stores[0].pending_since) == (None, EARLY)
     assert aggregation_lines(found)[-1] == "store payments: 0 partitions, 0 commands applied, 0 completed, lag unknown"
     assert find_aggregation(tmp_path, 17, 1, NOW).behind == 7
+
+
+def test_the_counts_of_each_worker_are_kept_apart_because_they_begin_with_it(tmp_path: Path) -> None:
+    for slot in (0, 2):
+        stores = (StoreStatus("payments", applied=9, completed=2, dead_letters=slot),)
+        aggregation_file(tmp_path, slot).write(AggregationReport(17, 7, instant_text(NOW), stores=stores))
+    found = find_aggregation(tmp_path, 17, 3, NOW)
+    assert found.store_counts == (StoreCounts("payments", 0, 9, 2, 0), StoreCounts("payments", 2, 9, 2, 2))
+    assert found.stores[0].applied == 18
 
 
 def test_a_store_that_has_been_late_for_ten_minutes_is_noted() -> None:
