@@ -41,7 +41,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, receiving: ScriptedReceive
 def test_a_receiver_is_paused_resumed_and_tried_now(
     browser: Browser, service: OperatedService, receiving: ScriptedReceiver
 ) -> None:
-    receiving.answers = lambda _key, _id, _nth: Reply(503)
+    receiving.answers = lambda _key, _id, _nth: Reply(503, {"retry-after": "3600"})
     page = "/delivery/receiver?name=tracker"
 
     def order(button: str) -> None:
@@ -55,7 +55,7 @@ def test_a_receiver_is_paused_resumed_and_tried_now(
         wait_until(lambda: "Paused by local since" in visit.main, "the page says who and why")
         assert "it is <repaired>. No call begins" in visit.main
         service.append(envelope_line("u", 1))
-        wait_until(lambda: (visit.open(page), "1 row" in visit.main)[1], "it waits")
+        wait_until(lambda: (visit.open(page), "1 notification" in visit.main)[1], "it waits")
         assert receiving.calls == []
         assert (visit.overflow, visit.barriers) == (0, [])
         order("Resume")

@@ -13,6 +13,9 @@ from notification_service.delivery.ledger.tables import IS_HEAD, ROWS
 from notification_service.delivery.settings import Receiver, Step
 from resequencer.clock import instant_text
 
+_ROW_BITS = 63
+"""No database has a greater number."""
+
 
 def release_unit(database: Database, receivers: dict[str, Receiver], receiver: str, unit: str) -> None:
     """Let a held unit continue with its next row; what failed stays failed.
@@ -87,6 +90,11 @@ def retry_now(database: Database, receiver: str, row: int | None) -> int:
             raise JobRefused(f"{receiver} is {gate.pause.text}; resume it first")
         if row is None and gate.state is GateState.OPEN:
             raise JobRefused(f"the gate of {receiver} is open; name the row that is to be called now")
+        is_running = select(ROWS.c.id).where(ROWS.c.id == gate.probe, ROWS.c.owner.is_not(None))
+        if gate.state is GateState.SHUT and connection.scalar(is_running) is not None:
+            raise JobRefused(f"a call that tries {receiver} is under way: its answer says whether the gate opens")
+        if row is not None and row.bit_length() > _ROW_BITS:
+            raise JobRefused(f"there is no row {row} for {receiver}")
         heads = (ROWS.c.receiver == receiver, IS_HEAD, ROWS.c.owner.is_(None), ROWS.c.step == bindparam("due"))
         first = select(ROWS.c.id, ROWS.c.due_at).where(*heads).order_by(ROWS.c.due_at).limit(1)
         # One index has the rows of each step in this order.

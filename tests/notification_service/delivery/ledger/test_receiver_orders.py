@@ -74,6 +74,9 @@ def test_a_shut_gate_tries_now_with_one_row(stage: Make) -> None:
     row = it.ledger.retry_now("r", None)
     (probe,) = it.claim()
     assert (probe.row, it.claim()) == (row, [])
+    for each in (None, row):
+        with pytest.raises(JobRefused, match="a call that tries r is under way"):
+            it.ledger.retry_now("r", each)
     it.finish([probe], Suspended("HTTP 503"))
     (gate,) = it.ledger.gates()
     assert gate.probe_at == it.now + 2 * 3_600_000
@@ -110,6 +113,7 @@ def test_a_row_that_cannot_be_called_now_says_why(stage: Make) -> None:
     it.finish([third])
     refused = [
         (99, "there is no row 99 for r"),
+        (1 << 70, f"there is no row {1 << 70} for r"),
         (second.row, f"row {second.row} has failed; `resequencer delivery retry-failed j` delivers"),
         (third.row, f"row {third.row} has ended: processed"),
         (first.row, f"row {first.row} is called at this moment"),
