@@ -167,7 +167,7 @@ def test_the_service_on_real_servers_does_what_the_readme_says(tmp_path):
     # So many as that number show nothing more here.
     done = walked_through(tmp_path, commands.replace("--units 2000 ", "--units 300 --late 0 "), "conf/local.conf")
     assert shown in done.stdout
-    assert re.search(r"^worker [01] \(process [0-9]+\): ready, [1-4] partitions$", done.stdout, re.MULTILINE)
+    assert re.search(r"^ready\nprocess [0-9]+ since \S+, 2 workers\n4 partitions: ", done.stdout, re.MULTILINE)
     assert done.stdout.endswith("stopped\nstopped: artemis, infinispan, kafka, postgresql, receiver, redis\n")
 
 
