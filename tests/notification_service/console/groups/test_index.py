@@ -2,15 +2,19 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
+from harness.service_under_test import FakeClock
+from harness.steady import steady
 
-from notification_service.aggregation import files
+from notification_service.aggregation import files, kafka_view
 from notification_service.aggregation.core import Slot, Stored
 from notification_service.aggregation.files import ValuesFile
-from notification_service.aggregation.kafka_view import CopiedView
+from notification_service.aggregation.kafka_view import CopiedView, number_of
 from notification_service.aggregation.payments.head import GroupState, Head, Message, encode_head
 from notification_service.aggregation.view import FileView
+from notification_service.connectors.kafka.settings import KafkaSettings
 from notification_service.console.groups import GroupFilter, GroupIndex
 
 
@@ -104,3 +108,37 @@ def test_a_file_names_the_keys_that_it_wrote_since_it_was_asked_unless_they_are_
     values.clear()
     assert values.take_changed() is None
     values.close()
+
+
+class Portions:
+    """Stands for what restores from topics: it writes what the test has set for a partition."""
+
+    def __init__(self, *_: object) -> None:
+        self.changes: dict[int, dict[Slot, Stored | None]] = {}
+
+    def restore(self, number: int, file: ValuesFile) -> None:
+        with file.writing() as writing:
+            writing.put(self.changes.pop(number, {}))
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_view_of_topics_names_what_it_read_of_all_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    restoring, index = Portions(), GroupIndex(tmp_path / "index.db")
+    monkeypatch.setattr(kafka_view, "Restoring", lambda *_: restoring)
+    view = kafka_view.TopicView(cast(KafkaSettings, None), tmp_path, 2, steady(FakeClock()))
+    keys = [f"key-{number}" for number in range(6)]
+    for key in keys:
+        restoring.changes.setdefault(number_of(key, 2), {})[Slot(key)] = head_of(int(key[-1]))
+    view.refresh()
+    assert index.refresh(view).groups == 6, "before the first look anything may have changed"
+    restoring.changes = {number_of(keys[0], 2): {Slot(keys[0]): None}}
+    restoring.changes.setdefault(number_of(keys[1], 2), {})[Slot(keys[1], "member")] = head_of(9)
+    view.refresh()
+    assert view.take_changed() == set(keys[:2])
+    restoring.changes = {number_of(keys[2], 2): {Slot(keys[2]): None}}
+    view.refresh()
+    assert index.refresh(view).groups == 5, "what another has taken is not seen again"
+    view.close()
+    index.close()
