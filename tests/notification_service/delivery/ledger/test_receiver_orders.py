@@ -54,7 +54,7 @@ def test_a_pause_outlives_outcomes_probes_and_an_opened_gate(stage: Make) -> Non
 
 def test_a_receiver_is_paused_and_resumed_once_and_with_a_reason(stage: Make) -> None:
     it = stage()
-    with pytest.raises(JobRefused, match="say why"):
+    with pytest.raises(JobRefused, match="give a reason"):
         it.ledger.pause("r", "ann", " ")
     with pytest.raises(JobRefused, match="r is not paused"):
         it.ledger.resume("r")

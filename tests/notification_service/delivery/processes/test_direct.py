@@ -240,6 +240,12 @@ def test_what_the_commands_say(processes: Callable[[str], DirectProcesses], rece
     assert ordered("block", "r", place) == (0, f"what fails in {place} is tried again, as the policy says")
     assert ordered("block", "r", "OTHER-0") == (1, f"OTHER-0 is no partition of {direct.topic}")
     assert ordered("block", "r", f"{direct.topic}-9") == (1, f"{direct.topic}-9 does not exist")
+    refused = "; ".join(f"nothing is blocked in {direct.topic}-{number}" for number in range(PARTITIONS))
+    assert ordered("skip-all", "r", direct.topic) == (1, refused)
+    assert ordered("pause", "r") == (0, "the receiver is paused: within seconds no worker begins a call; those under way end")
+    assert ordered("resume", "r") == (0, "the receiver gets calls again")
+    assert ordered("retry-now", "r") == (0, "each worker whose gate is shut calls now for its first blocked record")
+    assert ordered("retry-now", "r", f"{place}@1")[0] == 1
     assert ("k0", "k0-0") not in receiving.taken
     is_ill = False
     listed = direct.run("dead-letters", "list", "--receiver", "r").stdout
