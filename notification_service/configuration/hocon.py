@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from glob import glob
 from itertools import count
@@ -227,7 +228,9 @@ def _places(text: str, file: str, directory: Path) -> dict[str, list[Place]]:
                 continue
             included = str(directory / each.file)
             for name in glob(included, recursive=True) if "*" in included or "?" in included else (included,):
-                note(Path(name).read_text(encoding="utf-8-sig"), name, Path(name).parent, prefix + each.prefix)
+                # An include that is no file, such as a URL, has no lines to show.
+                with suppress(OSError, UnicodeDecodeError):
+                    note(Path(name).read_text(encoding="utf-8-sig"), name, Path(name).parent, prefix + each.prefix)
 
     numbers = count()
     note(text, file, directory, "")

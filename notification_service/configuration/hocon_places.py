@@ -11,6 +11,7 @@ from typing import NamedTuple
 _CLOSES = {"{": "}", "[": "]"}
 _NAMES = {"{": "brace", "[": "bracket"}
 _LONGEST = 60
+_DEEPEST = 500
 _INDENT = re.compile(r"[ \t]*")
 
 
@@ -18,7 +19,7 @@ def _token(unquoted: str) -> re.Pattern[str]:
     return re.compile(
         r"(?P<skipped>(?:#|//)[^\n]*|[ \t\r]+|\\\r?\n)"
         r'|(?P<quoted>""".*?"*"""|"(?:[^"\\\n]|\\.)*")'
-        r"|(?P<substitution>\$\{[^}\n]*\})"
+        r"|(?P<substitution>\$\{[^}\n]{0,200}\})"
         r"|(?P<mark>\+=|[{}\[\],=\n]|:)"
         rf"|(?P<text>{unquoted}|.)",
         re.DOTALL,
@@ -28,6 +29,7 @@ def _token(unquoted: str) -> re.Pattern[str]:
 # A text without quotes may have colons and slashes, as those of a URL, but a key ends at a colon.
 _IN_KEY = _token(r'(?:[^\s"{}\[\],=:#$\\+]|\\.)+')
 _IN_VALUE = _token(r'(?:[^\s"{}\[\],=#$\\+]|\\.)+')
+_LONGEST_INCLUDE = 6
 _INCLUDED = ("", "file(", "required(", "required(file(")
 
 
@@ -138,6 +140,9 @@ class _Scanner:
             frame.value.append(mark)
 
     def _open(self, mark: str) -> None:
+        if len(self._frames) > _DEEPEST:
+            self.flaw = f"line {self._line}: sections are nested deeper than {_DEEPEST}"
+            return
         frame = self._frames[-1]
         # What stands behind a text is no section but a mistake, and may be a secret: it gets no name.
         is_joined = any(not each.startswith(("{", "${")) for each in frame.value or ())
@@ -190,7 +195,7 @@ class _Scanner:
 
 
 def _is_include(key: list[str]) -> bool:
-    return bool(key) and key[0].lower() == "include" and "".join(key[1:]) in _INCLUDED
+    return 0 < len(key) < _LONGEST_INCLUDE and key[0].lower() == "include" and "".join(key[1:]) in _INCLUDED
 
 
 def _path_of(frame: _Frame) -> str:

@@ -9,6 +9,7 @@ from harness.examples import examples
 from hypothesis import HealthCheck, given, settings, strategies
 
 from notification_service.configuration.hocon import MAX_FILE_BYTES, parse_file, parse_text, resolve
+from notification_service.configuration.hocon_places import scan
 from resequencer.errors import ConfigurationError
 
 
@@ -136,6 +137,18 @@ def test_each_value_of_a_file_names_its_line(write, text, line):
     file = write(text)
     expected = f"{file}:{line}" if isinstance(line, int) else f"{included}:2"
     assert resolve([parse_file(file)]).places["x.a"] == expected
+
+
+def test_an_include_that_is_no_file_has_no_lines_and_does_no_harm(write):
+    included = write("x.a = 1", "two.conf")
+    file = write(f'include "file://{included}"\nx.b = 2')
+    found = resolve([parse_file(file)])
+    assert (found.values["x.a"], found.places) == (1, {"x.b": f"{file}:2"})
+
+
+@pytest.mark.parametrize("text", ["${" * 9_999, '"' * 9_999, "a {" * 3_000, "}" * 9_999, "\\" * 9_999, "include " * 9_999])
+def test_no_text_takes_long_to_be_scanned(text):
+    scan(text)
 
 
 @pytest.mark.parametrize(
