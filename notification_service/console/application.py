@@ -322,11 +322,11 @@ class _BoundedSocket(WebSocketsSansIOProtocol):
     is_waiting, network = False, None
     """As of `_ImpatientProtocol`, which it takes over from: its connection is counted by the application."""
 
-    def handle_parser_exception(self) -> None:
-        if self.conn.close_sent is None:
+    def data_received(self, data: bytes) -> None:
+        if self.handshake_initiated and not self.handshake_complete:
             self.transport.abort()  # Frames come before the answer to its handshake.
         else:
-            super().handle_parser_exception()
+            super().data_received(data)
 
     def pause_writing(self) -> None:
         super().pause_writing()
