@@ -22,7 +22,6 @@ from notification_service.commands.command import (
     write_row,
 )
 from notification_service.configuration.configuration import Configuration
-from notification_service.console.access.identity import AuditLog
 from notification_service.delivery.core.jobs import ErrorFilter, GateReport, Job, RowError, WaitingRow
 from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, DirectResult
 from notification_service.delivery.direct.core.receiver_orders import places_of, unexecuted
@@ -35,8 +34,8 @@ from notification_service.status.delivery import BlockedStatus, backlog_text, de
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.locks import find_service as find_running
 from notification_service.supervision.service_log import configure_logs
-from notification_service.supervision.system_clock import SystemClock, steady_clock
-from notification_service.wiring.dead_letter_stores import sign
+from notification_service.supervision.system_clock import SystemClock
+from notification_service.wiring.dead_letter_stores import note_from_shell, sign
 from notification_service.wiring.delivery import find_partitions_of, make_ledger, make_report, make_worker, order_delivery
 from notification_service.wiring.delivery_sources import (
     delivers_files,
@@ -49,7 +48,6 @@ from notification_service.wiring.side_reports import find_delivery_of
 from resequencer.clock import instant_text
 from resequencer.printable import counted
 from resequencer.record import Origin, Partition
-from storage.private_file import make_lasting_directory
 
 _WAIT_SECONDS = 30.0
 
@@ -237,7 +235,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def _with_ledger(run: Callable[[Namespace, Ledger], ExitCode]) -> Callable[[Namespace, Configuration], ExitCode]:
+_RunsWithConfiguration = Callable[[Namespace, Configuration], ExitCode]
+
+
+def _with_ledger(run: Callable[[Namespace, Ledger], ExitCode]) -> _RunsWithConfiguration:
     """Return the function of a subcommand that needs the ledger alone."""
 
     def run_with_ledger(arguments: Namespace, configuration: Configuration) -> ExitCode:
@@ -245,6 +246,20 @@ def _with_ledger(run: Callable[[Namespace, Ledger], ExitCode]) -> Callable[[Name
             return run(arguments, ledger)
 
     return run_with_ledger
+
+
+def _changes_ledger(*names: str) -> Callable[[Callable[[Namespace, Ledger], ExitCode]], _RunsWithConfiguration]:
+    """As `_with_ledger`, for what changes it: the audit log has a line before, with the arguments of these names."""
+
+    def changes(run: Callable[[Namespace, Ledger], ExitCode]) -> _RunsWithConfiguration:
+        def run_noted(arguments: Namespace, configuration: Configuration) -> ExitCode:
+            details = {name: getattr(arguments, name) for name in names}
+            note_from_shell(configuration, f"delivery.{arguments.subcommand}", **details)
+            return _with_ledger(run)(arguments, configuration)
+
+        return run_noted
+
+    return changes
 
 
 def _run(arguments: Namespace, configuration: Configuration) -> ExitCode:
@@ -306,14 +321,14 @@ def _show(arguments: Namespace, ledger: Ledger) -> ExitCode:
     return _list(arguments, [job], job_line, "job")
 
 
-@_with_ledger
+@_changes_ledger("job")
 def _cancel(arguments: Namespace, ledger: Ledger) -> ExitCode:
     ledger.cancel_job(arguments.job)
     say(f"cancelled {arguments.job}")
     return ExitCode.DONE
 
 
-@_with_ledger
+@_changes_ledger("job", "because")
 def _accept_loss(arguments: Namespace, ledger: Ledger) -> ExitCode:
     lacks = ledger.accept_loss(arguments.job, getpass.getuser(), arguments.because)
     say(f"{arguments.job} continues without {lacks}")
@@ -328,6 +343,7 @@ def _retry_failed(arguments: Namespace, configuration: Configuration) -> ExitCod
 def _retried(arguments: Namespace, configuration: Configuration, ledger: Ledger) -> ExitCode:
     if arguments.error or arguments.since is not None or arguments.count:
         return _retry_chosen(arguments, configuration, ledger)
+    note_from_shell(configuration, "delivery.retry-failed", job=arguments.job, late=str(arguments.late).lower())
     done, remaining = ledger.retry_failed(arguments.job, with_late=arguments.late)
     text = f"{counted(done, 'notification')} of {arguments.job} will be delivered again"
     if remaining:
@@ -344,7 +360,9 @@ def _retry_chosen(arguments: Namespace, configuration: Configuration, ledger: Le
     if arguments.count:
         say(f"{chosen_text} of {job} would be delivered again")
         return ExitCode.DONE
-    _note(configuration, "retry-failed", job=job, error=arguments.error, late=str(late).lower(), rows=chosen_text)
+    since = None if only.since is None else instant_text(only.since)
+    details = {"job": job, "error": arguments.error, "since": since, "late": str(late).lower(), "rows": chosen_text}
+    note_from_shell(configuration, "delivery.retry-failed", **details)
     done = ledger.retry_chosen(job, only, with_late=late)
     more = "; repeat the command for those that remain" if chosen > done else ""
     say(f"{counted(done, 'notification')} of {job} will be delivered again{more}")
@@ -378,7 +396,7 @@ def _gates(arguments: Namespace, ledger: Ledger) -> ExitCode:
     return _list(arguments, ledger.gates(), gate_line, "gate")
 
 
-@_with_ledger
+@_changes_ledger("receiver")
 def _open_gate(arguments: Namespace, ledger: Ledger) -> ExitCode:
     ledger.open_gate(_known(arguments, ledger))
     paused = next((each.pause for each in ledger.gates() if each.receiver == arguments.receiver), None)
@@ -401,7 +419,7 @@ def _of_receiver(arguments: Namespace, configuration: Configuration) -> ExitCode
     with closing(make_ledger(configuration)) as ledger:
         receiver = _known(arguments, ledger, *dict(configuration.delivery.of_topics))
         row = None if what is None else _row(what)
-        _note(configuration, kind.value, receiver=receiver, row=row, because=arguments.because)
+        note_from_shell(configuration, f"delivery.{kind.value}", receiver=receiver, row=row, because=arguments.because)
         if kind is DirectOrderKind.PAUSE:
             ledger.pause(receiver, sign().by, arguments.because)
             say(f"{receiver} is paused: no call begins until `resume`; those under way end")
@@ -411,15 +429,6 @@ def _of_receiver(arguments: Namespace, configuration: Configuration) -> ExitCode
         else:
             say(f"row {ledger.retry_now(receiver, row)} is due now")
     return ExitCode.DONE
-
-
-def _note(configuration: Configuration, action: str, **details: str | int | None) -> None:
-    """Write into the audit log who does what, before it is done."""
-    directory = configuration.notification.run_directory
-    make_lasting_directory(directory)
-    clock = steady_clock(directory, "console", configuration.clock_trusted_after_ms, keeps=False)
-    log = AuditLog(directory, configuration.http.audit_retention_ms, clock)
-    log.note_from_shell(sign().by, f"delivery.{action}", **{name: value for name, value in details.items() if value is not None})
 
 
 @_with_ledger
@@ -436,7 +445,7 @@ def _waiting_line(row: WaitingRow) -> str:
     return f"row {row.row}  {state}  attempts {row.attempts}  job {row.job}{error}"
 
 
-@_with_ledger
+@_changes_ledger("receiver", "unit")
 def _release(arguments: Namespace, ledger: Ledger) -> ExitCode:
     ledger.release_unit(_known(arguments, ledger), arguments.unit)
     say(f"released {arguments.unit}")

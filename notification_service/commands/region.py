@@ -10,6 +10,7 @@ import msgspec
 
 from guardian.region import RegionState
 from notification_service.commands.command import Subcommand, add_subcommands, load_for, say, write_row
+from notification_service.configuration.configuration import Configuration
 from notification_service.configuration.schema import path_of
 from notification_service.configuration.sections import Notifications, TransportType
 from notification_service.configuration.transports import sinks_of
@@ -19,7 +20,7 @@ from notification_service.status.sink_attributes import ShownAttribute
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.locks import find_service
 from notification_service.supervision.system_clock import SystemClock
-from notification_service.wiring.dead_letter_stores import sign
+from notification_service.wiring.dead_letter_stores import note_from_shell, sign
 from notification_service.wiring.regions import ATTRIBUTES, LocalRegions, LocalSink, RegionNotReset
 from resequencer.errors import ConfigurationError
 from resequencer.printable import counted, printable
@@ -97,7 +98,7 @@ def _reset(arguments: Namespace) -> ExitCode:
     chosen = workers if arguments.force or arguments.to_initial or arguments.worker is not None else failed
     if not chosen:
         raise RegionNotReset("no region has failed; to reset them all the same, add --force")
-    given = _give(arguments, LocalRegions(configuration), [each.slot for each in chosen])
+    given = _give(arguments, configuration, [each.slot for each in chosen])
     if not given:
         return ExitCode.DONE
     waited_for = ", ".join(map(str, given))
@@ -113,13 +114,15 @@ def _reset(arguments: Namespace) -> ExitCode:
     return ExitCode.DONE if len(answers) == len(given) else ExitCode.OUT_OF_REACH
 
 
-def _give(arguments: Namespace, regions: LocalRegions, slots: Sequence[int]) -> dict[int, str]:
+def _give(arguments: Namespace, configuration: Configuration, slots: Sequence[int]) -> dict[int, str]:
     """Give the order to the workers of these slots, and return the ids to wait for, by slot: none of what is only proposed.
+
+    The audit log has a line before, as of what the console does.
 
     Raises:
         RegionNotReset: It is refused for this service, says no reason, or could not be written.
     """
-    by, given = sign().by, dict[int, str]()
+    by, given, regions = sign().by, dict[int, str](), LocalRegions(configuration)
     if (arguments.dry_run or arguments.because) and not arguments.to_initial:
         raise RegionNotReset("--dry-run and --because go with --to-initial")
     if arguments.to_initial and not arguments.dry_run and not (arguments.because or "").strip():
@@ -128,10 +131,13 @@ def _give(arguments: Namespace, regions: LocalRegions, slots: Sequence[int]) -> 
         raise RegionNotReset(regions.refusal)
     for slot in slots:
         if not arguments.to_initial:
+            note_from_shell(configuration, "region.reset", slot=slot, force=arguments.force)
             order_id = regions.reset(slot, by, is_forced=arguments.force)
         elif arguments.dry_run:
             order_id = regions.plan_initial(slot, by)
         else:
+            stage = "proposed" if regions.needs_approval else None
+            note_from_shell(configuration, "region.reset-to-initial", slot=slot, because=arguments.because, stage=stage)
             order = regions.reset_to_initial(slot, by, arguments.because)
             order_id = None if order is None else order.id
             if order is not None and regions.needs_approval:

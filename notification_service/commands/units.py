@@ -27,7 +27,6 @@ from notification_service.configuration.sections import TransportType
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.scan import scan_output
 from notification_service.connectors.line_format import Line, decode_line
-from notification_service.console.access.identity import AuditLog
 from notification_service.console.find_unit import (
     DAY_MS,
     NOT_STORED,
@@ -52,7 +51,7 @@ from notification_service.supervision.exit_code import ExitCode
 from notification_service.wiring.aggregation import open_view, payments_store
 from notification_service.wiring.composition import make_data_handler_of, make_strategy_of
 from notification_service.wiring.console import console_sources
-from notification_service.wiring.dead_letter_stores import sign
+from notification_service.wiring.dead_letter_stores import note_from_shell
 from resequencer.clock import Instant, instant_of, instant_text
 from resequencer.errors import ResequencerError
 from resequencer.event import Event
@@ -424,10 +423,9 @@ def find_anything(arguments: Namespace) -> ExitCode:
     """Print what was found and what was searched. Exit code 0 if something was found."""
     configuration = load_for(arguments)
     sources = console_sources(configuration)
-    log = AuditLog(sources.run_directory, configuration.http.audit_retention_ms, sources.steady_clock)
 
     def note() -> None:
-        log.note_from_shell(sign().by, "find.end-to-end-id", text=arguments.text)
+        note_from_shell(configuration, "find.end-to-end-id", text=arguments.text)
 
     with (
         nullcontext() if sources.open_view is None else closing(sources.open_view()) as view,

@@ -280,10 +280,12 @@ def _order_initial(console: Console, request: Request, wanted: ToInitial) -> Ini
 
 def _decide(console: Console, request: Request, proposal: OneProposal, *, is_approved: bool) -> ResetOrdered:
     """Approve or reject a proposal. Raises HTTPException (409): It is not there any more, or is the person's own."""
-    action = "region.approve" if is_approved else "region.reject"
-    console.audit_log.note(request, action, slot=proposal.slot, proposal=proposal.id)
+    regions, action = _regions(console), "region.approve" if is_approved else "region.reject"
+    found = regions.find_proposal(proposal.slot)
+    details = {} if found is None or found.id != proposal.id else {"proposed_by": found.by, "because": found.because}
+    console.audit_log.note(request, action, slot=proposal.slot, proposal=proposal.id, **details)
     try:
-        _regions(console).decide(proposal.slot, proposal.id, identity_of(request).name, is_approved=is_approved)
+        regions.decide(proposal.slot, proposal.id, identity_of(request).name, is_approved=is_approved)
     except ResequencerError as error:
         raise HTTPException(HTTPStatus.CONFLICT, str(error)) from error
     return ResetOrdered(proposal.slot)

@@ -124,13 +124,14 @@ class RegionOrderFile(RunFile[RegionOrder]):
         It is removed before it is executed. A worker that dies in between begins again all the same, as a reset does. But an
         order for the initial state stays beside, until `end` is called: it has several steps.
         """
+        read = self._path.with_suffix(".read")
         try:
-            os.replace(self._path, self._taken)  # A newer order may be written at any moment, and must not be removed unread.
+            os.replace(self._path, read)  # A newer order may be written at any moment, and must not be removed unread.
         except OSError:
             return None
-        found = self._find(self._taken, service_process_id)
-        if found is None or not found.to_initial or found.is_dry_run:
-            self.end()
+        found = self._find(read, service_process_id)
+        with suppress(OSError):
+            os.replace(read, self._taken) if found is not None and _has_steps(found) else read.unlink()
         return found
 
     def find_begun(self) -> RegionOrder | None:
@@ -142,12 +143,16 @@ class RegionOrderFile(RunFile[RegionOrder]):
             found = msgspec.json.decode(self._taken.read_bytes(), type=RegionOrder)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
-        return found if found.to_initial and not found.is_dry_run else None
+        return found if _has_steps(found) else None
 
     def end(self) -> None:
         """Note that the order which was taken last is executed or refused."""
         with suppress(OSError):
             self._taken.unlink()
+
+
+def _has_steps(order: RegionOrder) -> bool:
+    return order.to_initial and not order.is_dry_run
 
 
 class RegionProposalFile(RunFile[RegionOrder]):

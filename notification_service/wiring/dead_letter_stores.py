@@ -1,4 +1,4 @@
-"""Opens the dead-letter store of a configuration, and names the person who acts."""
+"""Opens the dead-letter store of a configuration, and names the person who acts, also in the audit log."""
 
 import os
 import pwd
@@ -23,13 +23,15 @@ from notification_service.connectors.files.dead_letters import FILE_NAME, Action
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.requeue import Requeue
 from notification_service.connectors.files.settings import FileSettings
+from notification_service.console.access.identity import AuditLog
 from notification_service.supervision.locks import AlreadyRunning, RunLock
-from notification_service.supervision.system_clock import SystemClock
+from notification_service.supervision.system_clock import SystemClock, steady_clock
 from notification_service.wiring.composition import make_unit_finder
 from notification_service.wiring.delivery import find_receiver_of, open_dead_letters
 from resequencer.clock import instant_text
 from resequencer.errors import ConfigurationError, ResequencerError
 from resequencer.printable import printable
+from storage.private_file import make_lasting_directory
 
 
 class NoOutputDirectory(ResequencerError):
@@ -130,3 +132,15 @@ _S = TypeVar("_S", bound=NotedActions)
 def _naming(store: _S, configuration: Configuration) -> _S:
     store.find_unit = make_unit_finder(configuration)
     return store
+
+
+def note_from_shell(configuration: Configuration, action: str, **details: str | int | None) -> None:
+    """Write into the audit log that the user of this process does `action` by a command. A detail that is None is left out.
+
+    Raises: as `AuditLog.note_from_shell`.
+    """
+    directory = configuration.notification.run_directory
+    make_lasting_directory(directory)
+    clock = steady_clock(directory, "console", configuration.clock_trusted_after_ms, keeps=False)
+    log = AuditLog(directory, configuration.http.audit_retention_ms, clock)
+    log.note_from_shell(sign().by, action, **{name: value for name, value in details.items() if value is not None})

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -94,6 +95,7 @@ class LocalRegions:
         self.refusal = find_initial_refusal(configuration)
         """Why no region may go back to its initial state, None if one may."""
         self.needs_approval = INITIAL_STATE in configuration.http.approval
+        self._deciding = Lock()
 
     def reset(self, slot: int, by: str, *, is_forced: bool) -> str | None:
         """Order a reset to the last checkpoint, and return the order's id; None if no worker has this slot.
@@ -125,7 +127,11 @@ class LocalRegions:
         return found if found is not None and is_proposal_open(instant_of(found.at), SystemClock().now()) else None
 
     def decide(self, slot: int, proposal_id: str, by: str, *, is_approved: bool) -> None:
-        """Approve the proposal, which gives the order, or take it away."""
+        """Approve the proposal, which gives the order, or take it away. Of two people who decide at once one is refused."""
+        with self._deciding:
+            self._decide(slot, proposal_id, by, is_approved=is_approved)
+
+    def _decide(self, slot: int, proposal_id: str, by: str, *, is_approved: bool) -> None:
         proposal = self.find_proposal(slot)
         if proposal is None or proposal.id != proposal_id:
             raise RegionNotReset("there is no such proposal any more: it was decided, replaced, or is older than a day")

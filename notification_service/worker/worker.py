@@ -138,16 +138,19 @@ class RegionControl:
         """Execute or refuse an order, if there is one, and return whether there was. Called between two cycles.
 
         An order for the initial state that an earlier worker began is executed again once all is taken over: it may have set back
-        a part of the partitions.
+        a part of the partitions. Others are read meanwhile: a region that has failed waits for one. A newer one for the initial
+        state takes its place.
         """
-        if self._begun is not None and self._cycles.find_obstacle() is not None:
-            return False
-        order, self._begun = self._begun or self._file.take(self._service), None
+        is_blocked = self._begun is not None and self._cycles.find_obstacle() is not None
+        order = self._file.take(self._service) if self._begun is None or is_blocked else self._begun
         if order is None:
             return False
+        if order.to_initial and not order.is_dry_run:
+            self._begun = None
         if order.to_initial:
             self._last = order, self._reset_to_initial(order)
-            self._file.end()
+            if self._begun is None:
+                self._file.end()
         else:
             self._last = order, self._cycles.reset_by(order.by, is_forced=order.is_forced)
         return True

@@ -1,5 +1,6 @@
 """`resequencer region reset --to-initial`: what it needs, what it refuses, and that a second person approves it if needed."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,6 +37,14 @@ def test_the_order_has_the_reason_and_stands_until_the_worker_reads_it(run: Run,
     order = RegionOrderFile(tmp_path / "run", 0).take(7)
     assert order is not None
     assert (order.to_initial, order.is_dry_run, order.because) == (True, False, "a wrong mapping")
+    assert run("--force") == 4
+    (log,) = (tmp_path / "run").glob("console-audit-*.jsonl")
+    first, second = map(json.loads, log.read_text().splitlines())
+    assert (first["action"], first["from"], first["slot"], first["because"]) == (
+        *("region.reset-to-initial", "shell", 0),
+        "a wrong mapping",
+    )
+    assert (second["action"], second["force"]) == ("region.reset", True)
 
 
 @pytest.mark.parametrize(

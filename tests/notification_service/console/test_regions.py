@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -175,6 +176,9 @@ def test_another_person_approves_a_proposal_and_who_made_it_takes_it_back(tmp_pa
         given = {"slot": "0", "id": "8", FORM: token_on(client, "/regions")}
         assert client.post(f"/regions/initial/{path}", data=given).status_code == 303
     assert [(each[0], each[2]) for each in regions.decided] == [("8", True), ("8", False)]
+    (log,) = tmp_path.glob("console-audit-*.jsonl")
+    noted = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(each["action"], each["proposed_by"]) for each in noted] == [("region.approve", "ben"), ("region.reject", "ben")]
     regions.proposal = replace(regions.proposal, by=regions.decided[0][1])
     own = client.get("/regions").text
     assert ("Take back" in own, "/regions/initial/approve" in own) == (True, False)

@@ -114,7 +114,7 @@ def test_a_receiver_is_paused_resumed_and_tried_now(
     log = [json.loads(line) for each in tmp_path.glob("console-audit-*.jsonl") for line in each.read_text().splitlines()]
     noted = [(each["action"].removeprefix("delivery."), each["from"], each.get("because")) for each in log]
     assert noted[0] == ("pause", "shell", "it is repaired")
-    assert [action for action, _, _ in noted] == ["pause", "pause", "retry-now", "resume", "retry-now"]
+    assert [action for action, _, _ in noted] == ["pause", "pause", "open-gate", "retry-now", "resume", "retry-now"]
 
 
 def test_failed_rows_are_counted_before_those_with_an_error_are_delivered_again(
@@ -128,9 +128,10 @@ def test_failed_rows_are_counted_before_those_with_an_error_are_delivered_again(
     assert "0 notifications of monday will be delivered again" in capsys.readouterr().err
     assert run("retry-failed", "monday", "--error", "bad", "--since", "2000-01-01T00:00Z") == 0
     assert "1 notification of monday will be delivered again" in capsys.readouterr().err
-    assert '"action":"delivery.retry-failed","job":"monday","error":"bad"' in "".join(
-        each.read_text() for each in tmp_path.glob("console-audit-*.jsonl")
-    )
+    assert run("retry-failed", "monday", "--late") == 0
+    noted = [json.loads(line) for each in tmp_path.glob("console-audit-*.jsonl") for line in each.read_text().splitlines()]
+    assert [(each["error"], each["since"]) for each in noted[1:2]] == [("bad", "2000-01-01T00:00:00.000Z")]
+    assert [(each["action"], each["job"], each["late"]) for each in noted[2:]] == [("delivery.retry-failed", "monday", "true")]
 
 
 def test_the_status_of_delivery_without_a_service_says_where_to_look(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

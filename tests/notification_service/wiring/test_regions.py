@@ -1,6 +1,9 @@
 """From a configuration to the transport of a region, and the commands that do not work with one."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib.util import find_spec
+from threading import Barrier, BrokenBarrierError
 from types import SimpleNamespace
 
 import pytest
@@ -258,6 +261,29 @@ def test_a_proposal_becomes_an_order_by_another_person_alone(configured):
     other = local.reset_to_initial(0, "anna", "again")
     local.decide(0, other.id, "anna", is_approved=False)
     assert (file.take(7), local.find_proposal(0)) == (None, None)
+
+
+@pytest.mark.usefixtures("running")
+def test_of_two_people_who_decide_at_the_same_moment_one_is_refused(configured, monkeypatch):
+    configuration = configured(f"{N}.http {{ auth = basic, approval = [reset-to-initial] }}")
+    configuration.notification.run_directory.mkdir(parents=True)
+    local, both, give = LocalRegions(configuration), Barrier(2), RegionOrderFile.give
+    proposed, given = local.reset_to_initial(0, "anna", "a new handler"), []
+
+    def give_together(file, order):
+        with suppress(BrokenBarrierError):
+            both.wait(0.5)
+        given.append(order.approved_by)
+        give(file, order)
+
+    def decide(who):
+        with suppress(RegionNotReset):
+            local.decide(0, proposed.id, who, is_approved=True)
+
+    monkeypatch.setattr(RegionOrderFile, "give", give_together)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(decide, ["ben", "carl"]))
+    assert len(given) == 1
 
 
 def test_the_partitions_of_the_input_are_asked_for_again_beside_who_reads_them(configured, tmp_path, monkeypatch):

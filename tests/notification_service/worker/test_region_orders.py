@@ -34,6 +34,10 @@ class Cycles:
         self.asked.append((who, is_dry_run))
         return ResetAnswer(is_done=True, text="done")
 
+    def reset_by(self, who: str, *, is_forced: bool) -> ResetAnswer:
+        self.asked.append((who, is_forced))
+        return ResetAnswer(is_done=True, text="done")
+
 
 @pytest.fixture
 def configured(loaded: Callable[..., Configuration], tmp_path: Path) -> Callable[..., Configuration]:
@@ -71,6 +75,23 @@ def test_an_order_that_another_worker_began_is_executed_once_everything_is_taken
     assert (made.look(), cycles.asked) == (False, [])
     cycles.obstacle = None
     assert (made.look(), made.look(), len(cycles.asked)) == (True, False, 1)
+    assert file.find_begun() is None
+
+
+def test_a_region_that_has_failed_is_reset_although_another_worker_began_an_order(
+    configured: Callable[..., Configuration], tmp_path: Path
+) -> None:
+    cycles, file = Cycles(), RegionOrderFile(tmp_path, 0)
+    file.give(TO_INITIAL)
+    file.take(7)
+    made, cycles.obstacle = control(configured(), cycles), "the region is failed"
+    file.give(RegionOrder(7, "b", "ben"))
+    assert (made.look(), cycles.asked) == (True, [("ben", False)])
+    assert file.find_begun() == TO_INITIAL, "it is not lost if this worker dies"
+    file.give(RegionOrder(7, "p", "ben", to_initial=True, is_dry_run=True))
+    assert (made.look(), file.find_begun()) == (True, TO_INITIAL)
+    cycles.obstacle = None
+    assert (made.look(), cycles.asked[-1]) == (True, ("anna (a new handler)", False))
     assert file.find_begun() is None
 
 
