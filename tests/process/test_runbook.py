@@ -84,7 +84,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatedServic
     daemon.start()
     worker = daemon.worker
     assert worker is not None
-    daemon.wait_for(lambda report: report.units.waiting == 1 and not report.partitions[0].lag, "all is read")
+    daemon.wait_for(lambda report: report.units.waiting == 1 and report.partitions[0].lag == 0, "all is read")
     os.kill(worker, signal.SIGKILL)
     daemon.wait_for_another_worker(worker)
     assert made.verb("units", "retry", "uow-1", "--because", "a look").returncode == 1, "nothing of it is under retry"
