@@ -420,7 +420,7 @@ _GROUPS_SECONDS = 2.0
 
 
 def find_anything(arguments: Namespace) -> ExitCode:
-    """Print what was found and what was searched. Exit code 0 if something was found."""
+    """Print what was found and what was searched. Exit code 0 if something was found; 4 if a problem may have hidden it."""
     configuration = load_for(arguments)
     sources = console_sources(configuration)
 
@@ -440,7 +440,7 @@ def find_anything(arguments: Namespace) -> ExitCode:
     if answer.found:
         return ExitCode.DONE
     say(f"nothing was found of {arguments.text} with the configuration {arguments.config}")
-    return ExitCode.FAILED
+    return ExitCode.OUT_OF_REACH if answer.problems and sources.open_view is not None else ExitCode.FAILED
 
 
 def add_find_arguments(parser: ArgumentParser) -> None:
@@ -455,7 +455,8 @@ def add_find_arguments(parser: ArgumentParser) -> None:
 def _found_lines(answer: FindAnswer) -> list[str]:
     found = [f"{each.kind} {each.id}: {each.text}; {each.command}" for each in answer.found]
     meaning = [f"can mean: {each}" for each in answer.meaning if not answer.found]
-    return [*found, *meaning, *(f"searched for {each.what}: {each.text}" for each in answer.searched)]
+    problems = [f"problem: {each}" for each in answer.problems]
+    return [*found, *problems, *meaning, *(f"searched for {each.what}: {each.text}" for each in answer.searched)]
 
 
 def _groups_of(configuration: Configuration) -> Callable[[str], GroupsFound]:

@@ -305,7 +305,8 @@ def find_routes(console: Console) -> list[Route]:
         if len(answer.found) == 1 and not is_all:
             return RedirectResponse(answer.found[0].page, 303)
         alike = None if answer.found else _alike(console, text)
-        return console.page(request, "find.html", 200 if answer.found else 404, answer=answer, alike=alike)
+        status = 200 if answer.found or answer.problems else 404
+        return console.page(request, "find.html", status, answer=answer, alike=alike)
 
     return [route("/find", search, name="find")]
 

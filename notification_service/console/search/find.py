@@ -75,13 +75,17 @@ class Searched(msgspec.Struct, frozen=True):
 
 
 class FindAnswer(msgspec.Struct, frozen=True):
-    """What was found, the surest first. `meaning` says what it can mean that nothing was. With `is_all` nothing was left out."""
+    """What was found, the surest first. `meaning` says what it can mean that nothing was. With `is_all` nothing was left out.
+
+    `problems` are why the storage could not be searched as a whole.
+    """
 
     text: str
     found: tuple[Hit, ...]
     searched: tuple[Searched, ...]
     meaning: tuple[str, ...]
     is_all: bool
+    problems: tuple[str, ...] = ()
 
 
 class GroupsFound(NamedTuple):
@@ -119,7 +123,9 @@ def find(reach: Reach, text: str, *, is_all: bool = False) -> FindAnswer:
         finder.read()
     else:
         finder.searched.append(Searched("other places", "not searched, because it was found"))
-    return FindAnswer(text, tuple(finder.found.values())[:_MAX_FOUND], tuple(finder.searched), finder.meaning, is_all)
+    return FindAnswer(
+        text, tuple(finder.found.values())[:_MAX_FOUND], tuple(finder.searched), finder.meaning, is_all, finder.problems
+    )
 
 
 class _Finder:
@@ -128,10 +134,12 @@ class _Finder:
         self._seconds = _ALL_SECONDS if is_all else _SECONDS
         self._since = None if is_all else reach.sources.clock.now() - DAY_MS
         report = reach.sources.find_report()
+        self._waits = () if report is None else report.whole.oldest_waits
         self._away = report.state if report is not None and report.state in _AWAY else None
         self.found: dict[tuple[str, str], Hit] = {}
         self.searched: list[Searched] = []
         self.meaning: tuple[str, ...] = ()
+        self.problems: tuple[str, ...] = ()
 
     def look_up(self) -> None:
         """Ask what has an index."""
@@ -158,9 +166,14 @@ class _Finder:
         partitions, problems = partitions_of(sources, search, sources.find_report())
         with self._reach.viewing() as view:
             if view is None:
-                self._note("unit of work", f"not searched in the storage: {NOT_STORED}")
+                self.problems = (NOT_STORED,)
+                self._note("unit of work", "the oldest waits, as the workers report them")
+                for wait in self._waits:
+                    if wait.unit == self._text:
+                        self._hit("unit", wait.unit, f"waits for {wait.waits_for} since {wait.since}, {wait.partition}")
                 return
             looked = look_in(view, self._text, partitions, problems, search.max_seconds)
+            self.problems = looked.problems
         for each in looked.found:
             self._hit("unit", self._text, f"{_wait_text(each.view.waits)}, {each.partition}")
         self._note("unit of work", "; ".join((f"the storage, {', '.join(looked.looked_in) or 'no partition'}", *looked.problems)))

@@ -14,6 +14,7 @@ from harness.counted_groups import GroupStage
 from harness.driving import PARTITION, Envelopes
 from harness.ledger_stage import LedgerStage, item
 from harness.receivers import receiver
+from msgspec.structs import replace
 from starlette.testclient import TestClient
 
 from notification_service.connectors.files.operations import SystemFiles
@@ -21,10 +22,11 @@ from notification_service.connectors.line_format import Line, encode_line
 from notification_service.console.access.identity import AuditLogUnavailable, NoLogin, Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
+from notification_service.console.find_unit import NOT_STORED
 from notification_service.console.search.find import FindAnswer, GroupsFound, Reach, find
 from notification_service.console.sources import Sources
 from notification_service.console.unit_story import UnitsFound
-from notification_service.status.report import Identity, State, report
+from notification_service.status.report import Identity, State, UnitWait, report
 from notification_service.status.service_report import service_report
 from notification_service.wiring.sent_notifications import OutputFiles
 from resequencer.record import Origin
@@ -49,11 +51,11 @@ class Finder:
     def __init__(self, stage: Stage, sources: Sources | None = None) -> None:
         self.stage, self.sources, self.noted = stage, sources or stage.sources, 0
         self.ledger: Any = None
-        self.may_see = True
+        self.may_see = self.has_view = True
 
     def find(self, text: str, *, is_all: bool = False) -> FindAnswer:
         def viewing() -> Any:
-            return nullcontext(self.stage.units.open_view())
+            return nullcontext(self.stage.units.open_view() if self.has_view else None)
 
         note = self.note if self.may_see else None
         reach = Reach(self.sources, viewing, lambda _: GroupsFound((), "no group"), self.ledger, note)
@@ -200,6 +202,19 @@ def test_brokers_that_the_service_finds_unavailable_are_not_asked(stage: Stage) 
     sources = stage.sources._replace(find_report=lambda: found, open_dead_letters=NotImplemented, find_unit_at=NotImplemented)
     for text, what in ((f"{PARTITION}#3", "dead letter (number)"), (f"{PARTITION}@3", "record (position)")):
         assert read(Finder(stage, sources).find(text), what).startswith("not searched, because the service says: ")
+
+
+def test_with_storage_none_the_oldest_waits_are_searched_and_it_is_said_that_there_may_be_others(stage: Stage) -> None:
+    now = stage.sources.clock.now()
+    wait = UnitWait("uow-9", str(PARTITION), "sequence:2", "deadline", "2026-03-28T23:00:00Z", "2026-03-28T23:30:00Z", 1)
+    waits = replace(report(Identity(1, "c", now), State.READY, None, now), oldest_waits=(wait,))
+    found = service_report([waits], now, is_running=True)
+    finder = Finder(stage, stage.sources._replace(find_report=lambda: found, open_view=None))
+    finder.has_view = False
+    answer = finder.find("uow-9")
+    assert hits(answer) == [("unit", "uow-9", "/unit?id=uow-9")]
+    assert answer.problems == (NOT_STORED,)
+    assert finder.find("uow-10").problems == (NOT_STORED,)
 
 
 class Page:
