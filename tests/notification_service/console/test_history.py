@@ -11,6 +11,7 @@ from harness.service_under_test import BEGINNING, FakeClock
 from harness.steady import steady
 
 from guardian.metrics import HistogramReport
+from notification_service.console.context import instant_shown
 from notification_service.console.history import History, Minute
 from notification_service.console.overview import Adds, history_chart
 from notification_service.status.delivery import ReceiverCalls
@@ -198,6 +199,9 @@ def test_the_chart_of_an_hour_has_a_bar_for_each_minute_and_a_scale_that_ends_wi
     assert [(bar.value, bar.height, bar.y, bar.text) for bar in chart.bars[:2]] == [(0, 0, 90, "0.0"), (1, 45, 45, "1.0")]
     assert (chart.top, chart.top_text, chart.middle, chart.highest) == (2, "2", "1", "2.0")
     assert chart.bars[-1].x == 708, "the last minute is at the right edge"
+    assert chart.path.startswith("M696 90V45h11V90zM708 90V")
+    shown = f">{instant_shown(NOW + 1 - 3 * MINUTE)}: 0.0</title>"
+    assert chart.tooltips.startswith(f'<rect x="684" width="11" height="90"><title data-at="{NOW + 1 - 3 * MINUTE}"{shown}')
     assert history_chart("Records", [], "records", Adds.RATE, 1, NOW).bars == ()
 
 
