@@ -253,7 +253,8 @@ class Sampler:
     def __init__(self, sources: Sources, history: History, *, has_approval: bool = False) -> None:
         self._sources = sources
         self._history = history
-        self._dead_letters_due = 0.0
+        self._dead_letters_due = self._dead_letters_not_before = 0.0
+        self._dead_letters_reported = -1
         self._open_orders = sources.open_orders if has_approval else None
         self._proposals_due = 0.0
         self._archive_due = 0.0
@@ -278,6 +279,11 @@ class Sampler:
         report = self._sources.find_report()
         if report is not None:
             self._history.add(report, self._sources.steady_clock.now(), self._sources.find_delivery().receiver_calls)
+        # What has become one since is counted at once, as far as counting takes little of the time.
+        reported = -1 if report is None else sum(report.whole.dead_letters.values())
+        is_changed, self._dead_letters_reported = reported != self._dead_letters_reported, reported
+        if is_changed:
+            self._dead_letters_due = min(self._dead_letters_due, self._dead_letters_not_before)
         if monotonic() >= self._dead_letters_due:
             self._count_dead_letters()
         if monotonic() >= self._proposals_due:
@@ -324,7 +330,8 @@ class Sampler:
         except ResequencerError:
             self.new_dead_letters = self.proposed_edits = None
         finally:
-            self._dead_letters_due = monotonic() + max(_DEAD_LETTERS_EVERY_SECONDS, _PAUSE_FACTOR * (monotonic() - begun))
+            self._dead_letters_not_before = monotonic() + _PAUSE_FACTOR * (monotonic() - begun)
+            self._dead_letters_due = max(self._dead_letters_not_before, monotonic() + _DEAD_LETTERS_EVERY_SECONDS)
 
 
 class WorkerAnswer(msgspec.Struct, frozen=True):

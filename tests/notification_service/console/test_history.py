@@ -7,16 +7,21 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from harness.console_stage import make_sources
 from harness.service_under_test import BEGINNING, FakeClock
 from harness.steady import steady
 
 from guardian.metrics import HistogramReport
-from notification_service.console.history import History, Minute
+from notification_service.connectors.dead_letters.port import AskedFor, DeadLetterStore, Sign
+from notification_service.console import history as history_module
+from notification_service.console.context import instant_shown
+from notification_service.console.history import History, Minute, Sampler
 from notification_service.console.overview import Adds, history_chart
 from notification_service.status.delivery import ReceiverCalls
 from notification_service.status.report import PartitionStatus, State, StatusReport, Units
 from notification_service.status.service_report import ServiceReport, service_report
 from resequencer.clock import SteadyClock, instant_text
+from resequencer.storage_port import StorageUnavailable
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 TRUSTED = steady(FakeClock())
@@ -189,6 +194,28 @@ def test_the_minutes_of_the_version_before_are_kept(tmp_path: Path) -> None:
     assert History(tmp_path, TRUSTED).minutes(0) == [Minute(BEGINNING, 1, 2, 3, 4, 5, 0)]
 
 
+def test_dead_letters_are_counted_again_as_soon_as_the_workers_report_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed, counted = [0.0], list[int]()
+    monkeypatch.setattr(history_module, "monotonic", lambda: passed[0])
+    monkeypatch.setattr(Sampler, "count_proposals", lambda _: None)
+    monkeypatch.setattr(Sampler, "look_at_archive", lambda _: None)
+    reports = [service(BEGINNING, 0), service(BEGINNING, 0), service(BEGINNING, 10), service(BEGINNING, 10)]
+    sources = make_sources(tmp_path)._replace(find_report=lambda: reports[0])
+
+    def unreadable(asked_for: AskedFor, sign: Sign) -> DeadLetterStore:
+        counted.append(int(passed[0]))
+        raise StorageUnavailable
+
+    sampler = Sampler(sources._replace(open_dead_letters=unreadable), History(tmp_path, TRUSTED))
+    for _ in range(4):
+        sampler.sample()
+        passed[0] += 5
+        reports.append(reports.pop(0))
+    assert counted == [0, 10], "not at 5 and 15: nothing is new"
+
+
 NOW = BEGINNING - BEGINNING % HOUR + HOUR - 1
 
 
@@ -198,6 +225,9 @@ def test_the_chart_of_an_hour_has_a_bar_for_each_minute_and_a_scale_that_ends_wi
     assert [(bar.value, bar.height, bar.y, bar.text) for bar in chart.bars[:2]] == [(0, 0, 90, "0.0"), (1, 45, 45, "1.0")]
     assert (chart.top, chart.top_text, chart.middle, chart.highest) == (2, "2", "1", "2.0")
     assert chart.bars[-1].x == 708, "the last minute is at the right edge"
+    assert chart.path.startswith("M696 90V45h11V90zM708 90V")
+    shown = f">{instant_shown(NOW + 1 - 3 * MINUTE)}: 0.0</title>"
+    assert chart.tooltips.startswith(f'<rect x="684" width="11" height="90"><title data-at="{NOW + 1 - 3 * MINUTE}"{shown}')
     assert history_chart("Records", [], "records", Adds.RATE, 1, NOW).bars == ()
 
 
