@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from notification_service.aggregation.payments.group_view import GroupView, StatusCount, describe
+from notification_service.aggregation.payments.group_view import GroupView, StatusCount, describe, find_described
 from notification_service.aggregation.payments.head import GroupState, Head, decode_head, decode_member, plain_of, units_of
 from notification_service.aggregation.payments.report import CONTRADICTION, Problem
 from notification_service.aggregation.view import StoreView
@@ -230,7 +230,7 @@ def list_groups(console: Console, request: Request, wanted: GroupFilter, limit: 
             heads = [(key, head.body) for key in found.keys if (head := view.find(key)) is not None]
     except ResequencerError as error:
         return ListedGroups((), 0, is_counted=True, problem=printable(str(error)))
-    described = [group for key, head in heads if (group := _described(key, head)) is not None]
+    described = [group for key, head in heads if (group := find_described(key, head)) is not None]
     problem = None if found.is_whole else _GIVEN_UP
     return ListedGroups(tuple(group_for(identity, each) for each in described), found.matching, found.is_counted, problem)
 
@@ -283,9 +283,9 @@ def find_groups(console: Console, text: str) -> GroupsFound:
             known = groups.watch.find(GroupFilter(message_id=text), _MAX_NAMED)
             keys = dict.fromkeys((text, *known.keys))
             heads = [(key, head.body) for key in keys if (head := view.find(key)) is not None]
-            found = tuple(describe(key, head) for key, head in heads)
-    except (ResequencerError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except ResequencerError as error:
         return GroupsFound((), f"could not be read: {printable(str(error))}")
+    found = tuple(group for key, head in heads if (group := find_described(key, head)) is not None)
     if freshness.as_of is None:
         return GroupsFound(
             found, f"not read yet: {printable(freshness.problem or 'they are being read')}; search again in a moment"
@@ -321,13 +321,6 @@ def _closable(console: Console, request: Request) -> GroupView:
     if group.state not in CLOSABLE:
         raise HTTPException(HTTPStatus.CONFLICT, f"the group is {group.state.value} already; it cannot be closed")
     return group
-
-
-def _described(key: str, head: bytes) -> GroupView | None:
-    try:
-        return describe(key, head)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
 
 
 def _missing(freshness: StoreFreshness) -> HTTPException:
