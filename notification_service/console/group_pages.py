@@ -32,6 +32,7 @@ from notification_service.console.context import (
     form_route,
     identity_of,
     known_parameters,
+    read_choice,
     read_page_number,
     reason_of,
 )
@@ -41,7 +42,6 @@ from notification_service.console.search.find import NOT_COUNTED, GroupsFound
 from notification_service.console.sources import OLD_MS
 from notification_service.console.stores.stream import EventStream, place_asked, stream
 from notification_service.console.stores.watch import StoreFreshness
-from notification_service.events.identifiers import shown
 from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError
 from resequencer.notification import group_report_id
@@ -471,8 +471,8 @@ _COLUMNS = (
 def _filter(given: Mapping[str, str]) -> GroupFilter:
     """Raises HTTPException (400): The state or the order is none."""
     for name, allowed in (("state", _STATES), ("order", (_NEWEST,))):
-        if given[name] not in ("", *allowed):
-            raise HTTPException(HTTPStatus.BAD_REQUEST, f"{name} is {shown(given[name])}; expected: {', '.join(allowed)}")
+        if given[name]:
+            read_choice(name, given[name], allowed)
     state, text = given["state"], given["text"].strip()[:_LONGEST]
     is_newest_first = given["order"] == _NEWEST
     return GroupFilter("" if state == _PROBLEMS else state, state == _PROBLEMS, text, is_newest_first=is_newest_first)

@@ -26,8 +26,12 @@ from notification_service.console.context import (
     Operation,
     change_of,
     form_route,
+    get_instant,
     identity_of,
+    read_choice,
     read_instant,
+    read_number,
+    read_partition,
     reason_of,
 )
 from notification_service.console.dead_letters import story_for_person
@@ -47,7 +51,7 @@ from notification_service.console.orders import (
 )
 from notification_service.console.unit_pages import story_for
 from notification_service.events.identifiers import shown
-from resequencer.clock import Instant, instant_of
+from resequencer.clock import Instant
 from resequencer.errors import ResequencerError
 from resequencer.keys.value_types import Duration, Mismatch
 from resequencer.order import LONGEST_HOLD_MS, Order, OrderKind, Stage, is_same_person
@@ -212,7 +216,8 @@ class _OrderPages:
 
     def new(self, request: Request) -> Response:
         """Show what the order would do to the unit as it is now, and ask for the reason."""
-        kind, partition = _kind(request.query_params.get("kind", "")), _partition(request.query_params.get("partition", ""))
+        asked = request.query_params
+        kind, partition = _kind(asked.get("kind", "")), read_partition(asked.get("partition", ""))
         with opened(self._console):
             pass
         unit = request.query_params.get("unit")
@@ -235,16 +240,16 @@ class _OrderPages:
 
     def give(self, request: Request) -> Response:
         form = request.state.form
-        kind, partition, unit = _kind(form.get("kind", "")), _partition(form.get("partition", "")), form.get("unit") or None
+        kind, partition, unit = _kind(form.get("kind", "")), read_partition(form.get("partition", "")), form.get("unit") or None
         wish = Wish(
             kind,
             reason_of(form.get("because", "")),
             for_ms=_for_ms(form.get("for", "")) if kind is OrderKind.HOLD else None,
-            until=_instant("until", form.get("until", "")) if kind is OrderKind.EXTEND else None,
-            position=_offset(form.get("position", "")) if kind is OrderKind.DEAD_LETTER else None,
+            until=get_instant("until", form.get("until", "")) if kind is OrderKind.EXTEND else None,
+            position=read_number("position", form.get("position", ""), "an offset") if kind is OrderKind.DEAD_LETTER else None,
             despite_backlog=form.get("despite-backlog") == "yes",
         )
-        seen = (form["waits-for"], _instant("since", form.get("since", ""))) if form.get("waits-for") else None
+        seen = (form["waits-for"], get_instant("since", form.get("since", ""))) if form.get("waits-for") else None
         order = give_order(self._console, request, wish, partition, None if kind.is_of_partition else unit, seen)
         page = "/orders" if order.unit is None else f"/unit?{urlencode({'id': order.unit, 'partition': partition})}"
         return RedirectResponse(f"{page}#order-{order.id}", HTTPStatus.SEE_OTHER)
@@ -256,17 +261,7 @@ class _OrderPages:
 
 
 def _kind(text: str) -> OrderKind:
-    try:
-        return OrderKind(text)
-    except ValueError as error:
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"an order is one of {', '.join(OrderKind)}") from error
-
-
-def _partition(text: str) -> Partition:
-    found = Partition.find(text)
-    if found is None:
-        raise HTTPException(HTTPStatus.BAD_REQUEST, "this is no partition; one is written as topic-number")
-    return found
+    return OrderKind(read_choice("kind", text, tuple(OrderKind)))
 
 
 def _for_ms(text: str) -> int:
@@ -274,19 +269,6 @@ def _for_ms(text: str) -> int:
         return int(_HOLD.read(text.strip()) or 0)
     except Mismatch as error:
         raise HTTPException(HTTPStatus.BAD_REQUEST, f"how long is {_HOLD.expects}") from error
-
-
-def _instant(name: str, text: str) -> Instant:
-    try:
-        return instant_of(text.strip())
-    except ValueError as error:
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"{name} is an instant in UTC, such as 2026-03-28T23:33") from error
-
-
-def _offset(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise HTTPException(HTTPStatus.BAD_REQUEST, "the position is the offset of a record")
-    return int(text)
 
 
 class OrdersQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -340,11 +322,9 @@ def order_operations(console: Console) -> list[Operation]:
         return OrdersAnswer(tuple(map(order_answer, found[: query.limit])), len(found))
 
     def order(request: Request, new: NewOrder) -> Given:
-        partition = Partition.find(new.partition)
-        if partition is None:
-            raise HTTPException(400, f"partition is {shown(new.partition)}; expected: a topic and a number, such as EVENTS-0")
-        wish = Wish(new.order, new.because, new.for_ms, _find_instant("until", new.until), new.position, new.despite_backlog)
-        since = _find_instant("since", new.since)
+        partition = read_partition(new.partition)
+        wish = Wish(new.order, new.because, new.for_ms, read_instant("until", new.until), new.position, new.despite_backlog)
+        since = read_instant("since", new.since)
         seen = None if new.waits_for is None or since is None else (new.waits_for, since)
         return _given(give_order(console, request, wish, partition, None if new.order.is_of_partition else new.unit, seen))
 
@@ -359,10 +339,6 @@ def order_operations(console: Console) -> list[Operation]:
 
 def _with_waits(console: Console, listed: Sequence[ListedOrder]) -> Sequence[ListedOrder]:
     return note_waits(console.sources, console.viewing(), listed)
-
-
-def _find_instant(name: str, text: str | None) -> Instant | None:
-    return None if not text else read_instant(name, text)
 
 
 def _approve(console: Console, request: Request, approval: Approval) -> Given:

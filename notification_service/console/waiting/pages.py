@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from notification_service.console.access.layer import route
-from notification_service.console.context import Console, known_parameters
+from notification_service.console.context import Console, known_parameters, read_choice, read_number
 from notification_service.console.csv_files import csv_answer, time_cell
 from notification_service.console.find_unit import NOT_STORED, find_service_hindrance
 from notification_service.console.sources import OLD_MS
@@ -145,13 +145,10 @@ def read_asked(request: Request) -> Asked:
 def asked_of(given: Mapping[str, str]) -> Asked:
     """Raises HTTPException (400): A parameter is not as expected."""
     waits_for, kind, partition, older, unit = (given[each].strip()[:_MAX_CHARACTERS] for each in FILTERS)
-    sort, number = given.get("sort") or Sort.AGE.value, given.get("number") or "1"
-    if sort not in tuple(Sort):
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"sort is {shown(sort)}; expected: {', '.join(Sort)}")
-    if not (number.isascii() and number.isdecimal() and len(number) < 10):
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"number is {shown(number)}; expected: that of a row")
+    sort = Sort(read_choice("sort", given.get("sort") or Sort.AGE.value, tuple(Sort)))
+    number = read_number("number", given.get("number") or "1", "that of a row")
     places = (given.get("after") or None, given.get("before") or None)
-    return Asked(waits_for, kind, partition, older, unit, Sort(sort), *places, int(number))
+    return Asked(waits_for, kind, partition, older, unit, sort, *places, number)
 
 
 def _is_old(answer: WaitingAnswer, now: Instant) -> bool:
