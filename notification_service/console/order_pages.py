@@ -88,17 +88,29 @@ def give_order(
     console: Console, request: Request, wish: Wish, partition: Partition, unit: str | None, seen: tuple[str, Instant] | None
 ) -> Order:
     """Give the order, or propose it. `seen` is what the unit waits for, and since when, as the person saw it."""
-    by = identity_of(request).name
     known, _ = known_partitions(console.sources, console.sources.find_report())
     if partition not in known:
         raise HTTPException(HTTPStatus.CONFLICT, f"there is no partition {shown(str(partition))} in the input")
-    waits = None if seen is None else Waits(0, WaitKind.DEADLINE, seen[1], seen[0], "", 0, 0)
     with opened(console) as book:
-        order = make_order(wish, by, console.sources.clock.now(), secrets.token_hex(16), unit, waits)
-        details = {"order": order.id, "unit": unit, "partition": str(partition), "because": wish.because}
-        stage = {"stage": Stage.PROPOSED.value} if wish.kind in console.settings.approval else {}
-        console.audit_log.note(request, f"orders.{wish.kind.value}", **details, **stage)
-        return give(book, partition, order, console.settings.approval)
+        return give_noted(console, request, book, wish, partition, unit, seen)
+
+
+def give_noted(
+    console: Console,
+    request: Request,
+    book: OrderBook,
+    wish: Wish,
+    partition: Partition,
+    unit: str | None,
+    seen: tuple[str, Instant] | None,
+) -> Order:
+    """As `give_order`, in a book that is open: write into the audit log what is ordered, then give it."""
+    waits = None if seen is None else Waits(0, WaitKind.DEADLINE, seen[1], seen[0], "", 0, 0)
+    order = make_order(wish, identity_of(request).name, console.sources.clock.now(), secrets.token_hex(16), unit, waits)
+    details = {"order": order.id, "unit": unit, "partition": str(partition), "because": wish.because}
+    stage = {"stage": Stage.PROPOSED.value} if wish.kind in console.settings.approval else {}
+    console.audit_log.note(request, f"orders.{wish.kind.value}", **details, **stage)
+    return give(book, partition, order, console.settings.approval)
 
 
 def decide_proposal(console: Console, request: Request, order_id: str, *, is_approved: bool, because: str) -> Order:

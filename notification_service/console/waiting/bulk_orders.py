@@ -1,6 +1,5 @@
 """Orders for all units that a filter of the waiting page lets through: first their count is shown, then each gets its order."""
 
-import secrets
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import NamedTuple
@@ -15,25 +14,24 @@ from notification_service.console.access.layer import route
 from notification_service.console.context import (
     Console,
     get_instant,
-    identity_of,
     known_parameters,
     read_choice,
     read_number,
     reason_of,
 )
 from notification_service.console.find_unit import known_partitions
-from notification_service.console.order_pages import TEXTS, opened
-from notification_service.console.orders import Wish, give, make_order
+from notification_service.console.order_pages import TEXTS, give_noted, opened
+from notification_service.console.orders import Wish
 from notification_service.console.waiting.pages import FILTERS, Asked, asked_of
 from notification_service.console.waiting.units import WaitingFilter, WaitingUnit
 from notification_service.events.identifiers import shown
 from resequencer.clock import Instant
 from resequencer.errors import ResequencerError
 from resequencer.keys.value_types import Mismatch
-from resequencer.order import OrderKind, Stage
+from resequencer.order import OrderKind
 from resequencer.printable import counted, printable
 from resequencer.record import Partition
-from resequencer.storage_port import WaitKind, Waits
+from resequencer.storage_port import WaitKind
 
 MAX_ORDERS = 1_000
 """How many units one decision is for, at most: each gets an order of its own, which is appended durably."""
@@ -120,21 +118,15 @@ def _matching(console: Console, asked: Asked, seen: Instant) -> Sequence[Waiting
 
 def _give_all(console: Console, request: Request, wish: Wish, units: Sequence[WaitingUnit]) -> Given:
     """Give an order for each, or propose it. Each is noted before; the first that cannot be given ends it."""
-    by, needs_approval = identity_of(request).name, wish.kind in console.settings.approval
     known, _ = known_partitions(console.sources, console.sources.find_report())
-    stage = {"stage": Stage.PROPOSED.value} if needs_approval else {}
     given = 0
     with opened(console) as book:
         for each in units:
             partition = Partition.find(each.partition)
             if partition is None or partition not in known:
                 return Given(given, len(units), f"there is no partition {printable(each.partition)} in the input")
-            waits = Waits(0, WaitKind.DEADLINE, each.since, each.waits_for, "", 0, 0)
-            order = make_order(wish, by, console.sources.clock.now(), secrets.token_hex(16), each.unit, waits)
-            details = {"order": order.id, "unit": each.unit, "partition": each.partition, "because": wish.because}
-            console.audit_log.note(request, f"orders.{wish.kind.value}", **details, **stage)
             try:
-                give(book, partition, order, console.settings.approval)
+                give_noted(console, request, book, wish, partition, each.unit, (each.waits_for, each.since))
             except ResequencerError as error:
                 return Given(given, len(units), printable(str(error)))
             given += 1

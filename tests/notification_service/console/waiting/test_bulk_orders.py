@@ -13,7 +13,7 @@ from harness.console_stage import text_of
 from harness.service_under_test import P0
 
 from guardian.ports import TransportUnavailable
-from notification_service.console.access.identity import Role
+from notification_service.console.access.identity import AuditLogUnavailable, Role
 from notification_service.console.waiting import bulk_orders
 from resequencer.order import Order
 from resequencer.order import Stage as Proposed
@@ -141,3 +141,20 @@ def test_a_book_that_fails_midway_says_how_many_were_given(stage: Stage, monkeyp
     answer = stage.order(page)
     assert answer.status_code == 503
     assert "1 of 3 orders was given, the others were not: the disk is full." in text_of(answer.text)
+
+
+def test_an_audit_log_that_fails_midway_ends_it_and_the_page_says_how_many_were_given(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, note = stage.confirm("release"), stage.console.audit_log.note
+
+    def failing(request: Any, action: str, **details: Any) -> None:
+        if details.get("unit") == "u-2":
+            raise AuditLogUnavailable(Path("log"), OSError(28, "No space left on device"))
+        note(request, action, **details)
+
+    monkeypatch.setattr(stage.console.audit_log, "note", failing)
+    answer = stage.order(page)
+    assert answer.status_code == 503
+    assert "1 of 3 orders was given, the others were not: log: the audit log cannot be written" in text_of(answer.text)
+    assert len(stage.given()) == 1
