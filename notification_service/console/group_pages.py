@@ -39,7 +39,7 @@ from notification_service.console.context import (
 from notification_service.console.csv_files import MAX_ROWS, csv_answer, time_cell
 from notification_service.console.groups import GroupFilter, Groups, GroupTotals
 from notification_service.console.search.find import NOT_COUNTED, GroupsFound
-from notification_service.console.sources import OLD_MS
+from notification_service.console.sources import is_old
 from notification_service.console.stores.stream import EventStream, place_asked, stream
 from notification_service.console.stores.watch import StoreFreshness
 from resequencer.clock import instant_text
@@ -499,7 +499,7 @@ class _GroupPages:
             rows=[(each, bar_of(each), tone_of(each)) for each in found.groups],
             totals=groups.watch.totals,
             freshness=freshness,
-            is_old=self._is_old(freshness.as_of),
+            is_old=is_old(freshness.as_of, console.sources.clock.now()),
             facts_unit=console.sources.facts_unit,
             stores=console.sources.find_aggregation(),
             state=given["state"],
@@ -546,7 +546,7 @@ class _GroupPages:
             after=after,
             next_page=None if following is None else f"/groups/{quote(key, safe='')}?{urlencode({'after': following})}",
             freshness=freshness,
-            is_old=self._is_old(freshness.as_of),
+            is_old=is_old(freshness.as_of, console.sources.clock.now()),
             given=console.groups.find_given(found.group.key) if found.group.state in CLOSABLE else None,
             may_close=identity_of(request).may(Role.OPERATOR) and found.group.state in CLOSABLE,
             may_see=identity_of(request).may(Role.PAYMENTS),
@@ -561,6 +561,3 @@ class _GroupPages:
     def closed(request: Request, body: CloseBecause, answer: GivenAnswer) -> Response:
         del body, answer
         return RedirectResponse(f"/groups/{quote(_key(request), safe='')}", HTTPStatus.SEE_OTHER)
-
-    def _is_old(self, as_of: int | None) -> bool:
-        return as_of is not None and self._console.sources.clock.now() - as_of > OLD_MS
