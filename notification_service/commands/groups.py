@@ -11,7 +11,7 @@ from time import monotonic, sleep
 import msgspec
 
 from notification_service.aggregation.payments.commands import encode_close
-from notification_service.aggregation.payments.group_view import GroupView, describe
+from notification_service.aggregation.payments.group_view import GroupView, find_described
 from notification_service.aggregation.payments.head import GroupState, decode_member
 from notification_service.aggregation.settings import AggregationSettings
 from notification_service.aggregation.view import StoreView
@@ -23,7 +23,7 @@ from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.service_log import configure_logs
 from notification_service.wiring.aggregation import StoreNames, make_report, make_worker, open_commands, open_view, payments_store
 from notification_service.wiring.dead_letter_stores import sign
-from resequencer.clock import instant_text
+from resequencer.clock import Instant, instant_text
 from resequencer.errors import ConfigurationError, ResequencerError
 from resequencer.printable import counted
 
@@ -98,15 +98,20 @@ def _run(arguments: Namespace, configuration: Configuration) -> ExitCode:
 
 def _list(arguments: Namespace, view: StoreView) -> ExitCode:
     view.refresh()
-    groups = (describe(key, head) for key, head in view.heads())
-    newest = sorted(((each.first_at, each.key) for each in groups if _is_wanted(arguments, each)), reverse=True)
+    newest, unreadable = list[tuple[Instant, str]](), 0
+    for key, head in view.heads():
+        if (group := find_described(key, head)) is None:
+            unreadable += 1
+        elif _is_wanted(arguments, group):
+            newest.append((group.first_at, key))
+    newest.sort(reverse=True)
     shown = newest if arguments.limit is None else newest[: max(0, arguments.limit)]
     for _, key in shown:
-        if (head := view.find(key)) is not None:
-            group = describe(key, head.body)
+        if (found := view.find(key)) is not None and (group := find_described(key, found.body)) is not None:
             write_row(arguments, group, group_line(group))
     of_all = "" if len(shown) == len(newest) else f", the {len(shown)} newest are shown (--limit)"
-    say(f"{counted(len(newest), 'group')}{of_all}")
+    of_later = f"; {counted(unreadable, 'group')} that a later version wrote cannot be read" if unreadable else ""
+    say(f"{counted(len(newest), 'group')}{of_all}{of_later}")
     return ExitCode.DONE
 
 
@@ -156,13 +161,16 @@ def _find(view: StoreView, wanted: str) -> GroupView:
     """Return the group of this key, else the only one whose message has this id.
 
     Raises:
-        GroupRefused: There is none, or several senders have used this id.
+        GroupRefused: There is none, several senders have used this id, or a later version wrote it.
     """
     view.refresh(wanted)
     if (found := view.find(wanted)) is not None:
-        return describe(wanted, found.body)
+        if (known := find_described(wanted, found.body)) is None:
+            raise GroupRefused(f"the values of group {wanted} cannot be read; a later version wrote them")
+        return known
     view.refresh()
-    named = [group for key, head in view.heads() if (group := describe(key, head)).message_id == wanted]
+    groups = (find_described(key, head) for key, head in view.heads())
+    named = [each for each in groups if each is not None and each.message_id == wanted]
     if len(named) > 1:
         senders = ", ".join(f"{each.key} of {each.initiating_party}" for each in named[:_SHOWN_SENDERS])
         raise GroupRefused(f"{len(named)} groups have the message id {wanted}; give the key of one: {senders}")

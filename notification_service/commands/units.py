@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from guardian.headers import NOTIFICATION_ID, find_unit, own_texts
-from notification_service.aggregation.payments.group_view import GroupView, describe
+from notification_service.aggregation.payments.group_view import GroupView, find_described
 from notification_service.commands.command import Subcommand, add_subcommands, load_for, read_partition, say
 from notification_service.commands.orders import UNIT_ORDERS, duration, order_for_unit, order_line, unit_subcommands
 from notification_service.configuration.configuration import Configuration
@@ -469,8 +469,8 @@ def _groups_of(configuration: Configuration) -> Callable[[str], GroupsFound]:
                 closing(open_view(configuration, payments_store(configuration), Path(directory))) as view,
             ):
                 for key, head in view.heads():
-                    group = describe(key, head)
-                    found += [group] if text in (key, group.message_id) else []
+                    group = find_described(key, head)
+                    found += [group] if group is not None and text in (key, group.message_id) else []
                     if monotonic() > until:
                         return GroupsFound(tuple(found), "groups by key and by message id: the time for it is over")
         except ResequencerError as error:

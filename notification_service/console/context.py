@@ -1,7 +1,7 @@
 """What all pages and operations share: the console itself, how its pages are made, and how a request is read and answered."""
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from importlib import metadata
@@ -32,6 +32,7 @@ from notification_service.console.waiting.units import WaitingUnits
 from notification_service.events.identifiers import shown
 from resequencer.clock import Clock, Instant, instant_of, instant_text
 from resequencer.printable import counted, duration_text, printable
+from resequencer.record import Partition
 from storage.view_port import StorageView
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -407,10 +408,37 @@ def reason_of(because: str) -> str:
     return reason
 
 
-def read_instant(name: str, text: str) -> Instant | None:
-    """Return the instant of the parameter, None if it is empty. Raises HTTPException (400) if it is no instant."""
+def read_partition(text: str) -> Partition:
+    """Raises HTTPException (400): The text is no partition."""
+    found = Partition.find(text)
+    if found is None:
+        raise _bad(f"partition is {shown(text)}; expected: a topic and a number, such as EVENTS-0")
+    return found
+
+
+def read_choice(name: str, text: str, allowed: Collection[str]) -> str:
+    """Raises HTTPException (400): The text is none of those that are allowed."""
+    if text not in allowed:
+        raise _bad(f"{name} is {shown(text)}; expected: {', '.join(allowed)}")
+    return text
+
+
+def read_number(name: str, text: str, expected: str) -> int:
+    """Raises HTTPException (400): The text is no number from 0 on; `expected` says which one it should be."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise _bad(f"{name} is {shown(text)}; expected: {expected}")
+    return int(text)
+
+
+def read_instant(name: str, text: str | None) -> Instant | None:
+    """Return the instant of the parameter, None if it is empty or not given. Raises HTTPException (400) if it is no instant."""
+    return get_instant(name, text) if text else None
+
+
+def get_instant(name: str, text: str) -> Instant:
+    """Raises HTTPException (400): The text is no instant."""
     try:
-        return instant_of(text) if text else None
+        return instant_of(text.strip())
     except ValueError as error:
         raise _bad(f"{name} is {shown(text)}; expected: an instant such as 2026-03-28T23:33:55Z") from error
 

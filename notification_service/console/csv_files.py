@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
-from itertools import islice
+from itertools import chain, islice
 
 from starlette.responses import StreamingResponse
 
@@ -17,10 +17,14 @@ _FULL_WIDTH = str.maketrans("\uff1d\uff0b\uff0d\uff20", "=+-@")
 
 
 def csv_answer(name: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> StreamingResponse:
-    """Answer with a file of this name. Of more than `MAX_ROWS` rows the first ones are in it, and a last line says so."""
-    disposition = f'attachment; filename="{name}.csv"'
+    """Answer with a file of this name. Of more than `MAX_ROWS` rows the first ones are in it, and a last line says so.
+
+    The first rows are read before the answer begins: what cannot be read is an answer with a problem, and no broken file.
+    """
+    disposition, remaining = f'attachment; filename="{name}.csv"', iter(rows)
+    read = chain(list(islice(remaining, _AT_ONCE)), remaining)
     return StreamingResponse(
-        _lines(columns, iter(rows)), media_type="text/csv; charset=utf-8", headers={"Content-Disposition": disposition}
+        _lines(columns, read), media_type="text/csv; charset=utf-8", headers={"Content-Disposition": disposition}
     )
 
 

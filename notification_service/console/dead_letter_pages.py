@@ -39,6 +39,7 @@ from notification_service.console.context import (
     form_route,
     identity_of,
     known_parameters,
+    read_choice,
     read_form,
     read_page_number,
     reason_of,
@@ -72,6 +73,7 @@ from resequencer.order import Stage, is_same_person
 from resequencer.printable import find_text, printable
 
 _BYTES = "application/octet-stream"
+_ACTIONS = ("requeue", "discard")
 STATES = (NEW, Requeued.state, Edited.state, EditProposed.state, Discarded.state)
 
 
@@ -399,7 +401,7 @@ def dead_letter_routes(console: Console) -> list[Route]:
 
     def confirm(request: Request) -> Response:
         """Ask before something is done to those that are marked, or to all that a filter shows: how many, and which."""
-        wanted, action = _filter(request.query_params), _known(request.query_params.get("action", ""))
+        wanted, action = _filter(request.query_params), read_choice("action", request.query_params.get("action", ""), _ACTIONS)
         marked = list(dict.fromkeys(request.query_params.getlist("marked")))
         if "of-marked" in request.query_params and not marked:
             raise HTTPException(HTTPStatus.BAD_REQUEST, "no dead letter is marked: go back and mark some")
@@ -412,7 +414,7 @@ def dead_letter_routes(console: Console) -> list[Route]:
         Of a filter the count must still be the same.
         """
         form = request.state.form
-        action, because = _known(form.get("action", "")), form.get("because", "").strip()[:MAX_REASON]
+        action, because = read_choice("action", form.get("action", ""), _ACTIONS), form.get("because", "").strip()[:MAX_REASON]
         if action == "discard":
             reason_of(because)
         wanted, named = _filter(form), [value for name, value in request.state.fields if name == "number" and value]
@@ -450,12 +452,6 @@ def _saved(value: bytes, name: str) -> Response:
 
 def _filter(parameters: Mapping[str, str]) -> Filter:
     return Filter(*(parameters.get(name) or None for name in Filter._fields))
-
-
-def _known(action: str) -> str:
-    if action not in ("requeue", "discard"):
-        raise HTTPException(HTTPStatus.BAD_REQUEST, "the action is requeue or discard")
-    return action
 
 
 def dead_letter_operations(console: Console) -> list[Operation]:

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from notification_service.aggregation.payments.group_view import GroupView, StatusCount, describe
+from notification_service.aggregation.payments.group_view import GroupView, StatusCount, describe, find_described
 from notification_service.aggregation.payments.head import GroupState, Head, decode_head, decode_member, plain_of, units_of
 from notification_service.aggregation.payments.report import CONTRADICTION, Problem
 from notification_service.aggregation.view import StoreView
@@ -32,16 +32,16 @@ from notification_service.console.context import (
     form_route,
     identity_of,
     known_parameters,
+    read_choice,
     read_page_number,
     reason_of,
 )
 from notification_service.console.csv_files import MAX_ROWS, csv_answer, time_cell
 from notification_service.console.groups import GroupFilter, Groups, GroupTotals
 from notification_service.console.search.find import NOT_COUNTED, GroupsFound
-from notification_service.console.sources import OLD_MS
+from notification_service.console.sources import is_old
 from notification_service.console.stores.stream import EventStream, place_asked, stream
 from notification_service.console.stores.watch import StoreFreshness
-from notification_service.events.identifiers import shown
 from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError
 from resequencer.notification import group_report_id
@@ -230,7 +230,7 @@ def list_groups(console: Console, request: Request, wanted: GroupFilter, limit: 
             heads = [(key, head.body) for key in found.keys if (head := view.find(key)) is not None]
     except ResequencerError as error:
         return ListedGroups((), 0, is_counted=True, problem=printable(str(error)))
-    described = [group for key, head in heads if (group := _described(key, head)) is not None]
+    described = [group for key, head in heads if (group := find_described(key, head)) is not None]
     problem = None if found.is_whole else _GIVEN_UP
     return ListedGroups(tuple(group_for(identity, each) for each in described), found.matching, found.is_counted, problem)
 
@@ -283,9 +283,9 @@ def find_groups(console: Console, text: str) -> GroupsFound:
             known = groups.watch.find(GroupFilter(message_id=text), _MAX_NAMED)
             keys = dict.fromkeys((text, *known.keys))
             heads = [(key, head.body) for key in keys if (head := view.find(key)) is not None]
-            found = tuple(describe(key, head) for key, head in heads)
-    except (ResequencerError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except ResequencerError as error:
         return GroupsFound((), f"could not be read: {printable(str(error))}")
+    found = tuple(group for key, head in heads if (group := find_described(key, head)) is not None)
     if freshness.as_of is None:
         return GroupsFound(
             found, f"not read yet: {printable(freshness.problem or 'they are being read')}; search again in a moment"
@@ -321,13 +321,6 @@ def _closable(console: Console, request: Request) -> GroupView:
     if group.state not in CLOSABLE:
         raise HTTPException(HTTPStatus.CONFLICT, f"the group is {group.state.value} already; it cannot be closed")
     return group
-
-
-def _described(key: str, head: bytes) -> GroupView | None:
-    try:
-        return describe(key, head)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
 
 
 def _missing(freshness: StoreFreshness) -> HTTPException:
@@ -478,8 +471,8 @@ _COLUMNS = (
 def _filter(given: Mapping[str, str]) -> GroupFilter:
     """Raises HTTPException (400): The state or the order is none."""
     for name, allowed in (("state", _STATES), ("order", (_NEWEST,))):
-        if given[name] not in ("", *allowed):
-            raise HTTPException(HTTPStatus.BAD_REQUEST, f"{name} is {shown(given[name])}; expected: {', '.join(allowed)}")
+        if given[name]:
+            read_choice(name, given[name], allowed)
     state, text = given["state"], given["text"].strip()[:_LONGEST]
     is_newest_first = given["order"] == _NEWEST
     return GroupFilter("" if state == _PROBLEMS else state, state == _PROBLEMS, text, is_newest_first=is_newest_first)
@@ -506,7 +499,7 @@ class _GroupPages:
             rows=[(each, bar_of(each), tone_of(each)) for each in found.groups],
             totals=groups.watch.totals,
             freshness=freshness,
-            is_old=self._is_old(freshness.as_of),
+            is_old=is_old(freshness.as_of, console.sources.clock.now()),
             facts_unit=console.sources.facts_unit,
             stores=console.sources.find_aggregation(),
             state=given["state"],
@@ -553,7 +546,7 @@ class _GroupPages:
             after=after,
             next_page=None if following is None else f"/groups/{quote(key, safe='')}?{urlencode({'after': following})}",
             freshness=freshness,
-            is_old=self._is_old(freshness.as_of),
+            is_old=is_old(freshness.as_of, console.sources.clock.now()),
             given=console.groups.find_given(found.group.key) if found.group.state in CLOSABLE else None,
             may_close=identity_of(request).may(Role.OPERATOR) and found.group.state in CLOSABLE,
             may_see=identity_of(request).may(Role.PAYMENTS),
@@ -568,6 +561,3 @@ class _GroupPages:
     def closed(request: Request, body: CloseBecause, answer: GivenAnswer) -> Response:
         del body, answer
         return RedirectResponse(f"/groups/{quote(_key(request), safe='')}", HTTPStatus.SEE_OTHER)
-
-    def _is_old(self, as_of: int | None) -> bool:
-        return as_of is not None and self._console.sources.clock.now() - as_of > OLD_MS

@@ -22,7 +22,7 @@ import msgspec
 from guardian import headers as names
 from notification_service.aggregation.completions import Completed
 from notification_service.aggregation.payments.commands import encode_close
-from notification_service.aggregation.payments.group_view import NOT_THROUGH, describe
+from notification_service.aggregation.payments.group_view import NOT_THROUGH, find_described
 from notification_service.aggregation.payments.head import GroupState
 from notification_service.aggregation.view import StoreView
 from notification_service.console.sources import Pace, StoreSource
@@ -242,10 +242,9 @@ def _take(connection: sqlite3.Connection, heads: Sequence[tuple[str, bytes]], ma
 
 
 def _row(key: str, mark: bytes, head: bytes) -> tuple[object, ...] | None:
-    try:
-        group = describe(key, head)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None  # A later version may have written it.
+    group = find_described(key, head)
+    if group is None:
+        return None
     place = _PLACES[group.state]
     at = group.first_at if place == 0 else -group.last_at
     text = f"{key}\n{group.message_id}".casefold()

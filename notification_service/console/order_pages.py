@@ -26,8 +26,12 @@ from notification_service.console.context import (
     Operation,
     change_of,
     form_route,
+    get_instant,
     identity_of,
+    read_choice,
     read_instant,
+    read_number,
+    read_partition,
     reason_of,
 )
 from notification_service.console.dead_letters import story_for_person
@@ -47,7 +51,7 @@ from notification_service.console.orders import (
 )
 from notification_service.console.unit_pages import story_for
 from notification_service.events.identifiers import shown
-from resequencer.clock import Instant, instant_of
+from resequencer.clock import Instant
 from resequencer.errors import ResequencerError
 from resequencer.keys.value_types import Duration, Mismatch
 from resequencer.order import LONGEST_HOLD_MS, Order, OrderKind, Stage, is_same_person
@@ -84,17 +88,29 @@ def give_order(
     console: Console, request: Request, wish: Wish, partition: Partition, unit: str | None, seen: tuple[str, Instant] | None
 ) -> Order:
     """Give the order, or propose it. `seen` is what the unit waits for, and since when, as the person saw it."""
-    by = identity_of(request).name
     known, _ = known_partitions(console.sources, console.sources.find_report())
     if partition not in known:
         raise HTTPException(HTTPStatus.CONFLICT, f"there is no partition {shown(str(partition))} in the input")
-    waits = None if seen is None else Waits(0, WaitKind.DEADLINE, seen[1], seen[0], "", 0, 0)
     with opened(console) as book:
-        order = make_order(wish, by, console.sources.clock.now(), secrets.token_hex(16), unit, waits)
-        details = {"order": order.id, "unit": unit, "partition": str(partition), "because": wish.because}
-        stage = {"stage": Stage.PROPOSED.value} if wish.kind in console.settings.approval else {}
-        console.audit_log.note(request, f"orders.{wish.kind.value}", **details, **stage)
-        return give(book, partition, order, console.settings.approval)
+        return give_noted(console, request, book, wish, partition, unit, seen)
+
+
+def give_noted(
+    console: Console,
+    request: Request,
+    book: OrderBook,
+    wish: Wish,
+    partition: Partition,
+    unit: str | None,
+    seen: tuple[str, Instant] | None,
+) -> Order:
+    """As `give_order`, in a book that is open: write into the audit log what is ordered, then give it."""
+    waits = None if seen is None else Waits(0, WaitKind.DEADLINE, seen[1], seen[0], "", 0, 0)
+    order = make_order(wish, identity_of(request).name, console.sources.clock.now(), secrets.token_hex(16), unit, waits)
+    details = {"order": order.id, "unit": unit, "partition": str(partition), "because": wish.because}
+    stage = {"stage": Stage.PROPOSED.value} if wish.kind in console.settings.approval else {}
+    console.audit_log.note(request, f"orders.{wish.kind.value}", **details, **stage)
+    return give(book, partition, order, console.settings.approval)
 
 
 def decide_proposal(console: Console, request: Request, order_id: str, *, is_approved: bool, because: str) -> Order:
@@ -201,7 +217,8 @@ class _OrderPages:
             "orders.html",
             orders=[order_answer(each) for each in found[:_SHOWN]],
             matching=len(found),
-            proposals=[(each, order_answer(each), is_same_person(each.order.by, name)) for each in proposals],
+            proposals=[(each, order_answer(each), is_same_person(each.order.by, name)) for each in proposals[-_SHOWN:]],
+            proposal_count=len(proposals),
             states=[each.value for each in OrderState],
             kinds=[each.value for each in OrderKind],
             unit=unit,
@@ -212,7 +229,8 @@ class _OrderPages:
 
     def new(self, request: Request) -> Response:
         """Show what the order would do to the unit as it is now, and ask for the reason."""
-        kind, partition = _kind(request.query_params.get("kind", "")), _partition(request.query_params.get("partition", ""))
+        asked = request.query_params
+        kind, partition = _kind(asked.get("kind", "")), read_partition(asked.get("partition", ""))
         with opened(self._console):
             pass
         unit = request.query_params.get("unit")
@@ -235,16 +253,16 @@ class _OrderPages:
 
     def give(self, request: Request) -> Response:
         form = request.state.form
-        kind, partition, unit = _kind(form.get("kind", "")), _partition(form.get("partition", "")), form.get("unit") or None
+        kind, partition, unit = _kind(form.get("kind", "")), read_partition(form.get("partition", "")), form.get("unit") or None
         wish = Wish(
             kind,
             reason_of(form.get("because", "")),
             for_ms=_for_ms(form.get("for", "")) if kind is OrderKind.HOLD else None,
-            until=_instant("until", form.get("until", "")) if kind is OrderKind.EXTEND else None,
-            position=_offset(form.get("position", "")) if kind is OrderKind.DEAD_LETTER else None,
+            until=get_instant("until", form.get("until", "")) if kind is OrderKind.EXTEND else None,
+            position=read_number("position", form.get("position", ""), "an offset") if kind is OrderKind.DEAD_LETTER else None,
             despite_backlog=form.get("despite-backlog") == "yes",
         )
-        seen = (form["waits-for"], _instant("since", form.get("since", ""))) if form.get("waits-for") else None
+        seen = (form["waits-for"], get_instant("since", form.get("since", ""))) if form.get("waits-for") else None
         order = give_order(self._console, request, wish, partition, None if kind.is_of_partition else unit, seen)
         page = "/orders" if order.unit is None else f"/unit?{urlencode({'id': order.unit, 'partition': partition})}"
         return RedirectResponse(f"{page}#order-{order.id}", HTTPStatus.SEE_OTHER)
@@ -256,17 +274,7 @@ class _OrderPages:
 
 
 def _kind(text: str) -> OrderKind:
-    try:
-        return OrderKind(text)
-    except ValueError as error:
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"an order is one of {', '.join(OrderKind)}") from error
-
-
-def _partition(text: str) -> Partition:
-    found = Partition.find(text)
-    if found is None:
-        raise HTTPException(HTTPStatus.BAD_REQUEST, "this is no partition; one is written as topic-number")
-    return found
+    return OrderKind(read_choice("kind", text, tuple(OrderKind)))
 
 
 def _for_ms(text: str) -> int:
@@ -274,19 +282,6 @@ def _for_ms(text: str) -> int:
         return int(_HOLD.read(text.strip()) or 0)
     except Mismatch as error:
         raise HTTPException(HTTPStatus.BAD_REQUEST, f"how long is {_HOLD.expects}") from error
-
-
-def _instant(name: str, text: str) -> Instant:
-    try:
-        return instant_of(text.strip())
-    except ValueError as error:
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"{name} is an instant in UTC, such as 2026-03-28T23:33") from error
-
-
-def _offset(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise HTTPException(HTTPStatus.BAD_REQUEST, "the position is the offset of a record")
-    return int(text)
 
 
 class OrdersQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -340,11 +335,9 @@ def order_operations(console: Console) -> list[Operation]:
         return OrdersAnswer(tuple(map(order_answer, found[: query.limit])), len(found))
 
     def order(request: Request, new: NewOrder) -> Given:
-        partition = Partition.find(new.partition)
-        if partition is None:
-            raise HTTPException(400, f"partition is {shown(new.partition)}; expected: a topic and a number, such as EVENTS-0")
-        wish = Wish(new.order, new.because, new.for_ms, _find_instant("until", new.until), new.position, new.despite_backlog)
-        since = _find_instant("since", new.since)
+        partition = read_partition(new.partition)
+        wish = Wish(new.order, new.because, new.for_ms, read_instant("until", new.until), new.position, new.despite_backlog)
+        since = read_instant("since", new.since)
         seen = None if new.waits_for is None or since is None else (new.waits_for, since)
         return _given(give_order(console, request, wish, partition, None if new.order.is_of_partition else new.unit, seen))
 
@@ -359,10 +352,6 @@ def order_operations(console: Console) -> list[Operation]:
 
 def _with_waits(console: Console, listed: Sequence[ListedOrder]) -> Sequence[ListedOrder]:
     return note_waits(console.sources, console.viewing(), listed)
-
-
-def _find_instant(name: str, text: str | None) -> Instant | None:
-    return None if not text else read_instant(name, text)
 
 
 def _approve(console: Console, request: Request, approval: Approval) -> Given:

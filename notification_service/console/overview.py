@@ -25,9 +25,9 @@ from notification_service.console.context import (
     instant_shown,
     known_parameters,
     rate_text,
+    read_choice,
 )
 from notification_service.console.history import Minute, ServiceAnswer, WorkerAnswer, service_answer, worker_answers
-from notification_service.events.identifiers import shown
 from notification_service.status.aggregation import aggregation_notes
 from notification_service.status.delivery import delivery_notes
 from notification_service.status.report import PartitionStatus, State, UntakenPartition
@@ -183,10 +183,7 @@ def overview_routes(console: Console) -> list[Route]:
 
 def _read_hours(request: Request) -> int:
     text = known_parameters(request, "hours")["hours"] or "1"
-    if text not in map(str, _HOURS):
-        expected = " or ".join(map(str, _HOURS))
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"hours is {shown(text)}; expected: {expected}")
-    return int(text)
+    return int(read_choice("hours", text, [str(each) for each in _HOURS]))
 
 
 class OneWorker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

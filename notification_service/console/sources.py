@@ -315,6 +315,11 @@ OLD_MS = 5_000
 """Of what is older still, a page says first of all how old it is."""
 
 
+def is_old(at: Instant | None, now: Instant) -> bool:
+    """Whether a page says first of all how old it is, because it shows what was there at this instant."""
+    return at is not None and now - at > OLD_MS
+
+
 class Spent(NamedTuple):
     """What a refresh cost: the seconds that passed, and those of a processor. It waits for servers and for a busy machine."""
 

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from notification_service.connectors.dead_letters.shown_value import ShownBody, shown_body
 from notification_service.console.access.identity import Role
 from notification_service.console.access.layer import route
-from notification_service.console.context import Console, Operation, identity_of, read_instant
+from notification_service.console.context import Console, Operation, identity_of, read_instant, read_partition
 from notification_service.console.dead_letters import story_for_person
 from notification_service.console.find_unit import DAY_MS, NOT_STORED, Search, find_story, prospect_of
 from notification_service.console.group_pages import find_groups
@@ -137,10 +137,7 @@ def _named(unit: str) -> str:
 
 def _partition(request: Request) -> Partition | None:
     text = request.query_params.get("partition", "")
-    found = Partition.find(text)
-    if text and found is None:
-        raise HTTPException(400, "this is no partition; one is written as topic-number")
-    return found
+    return read_partition(text) if text else None
 
 
 class UnitsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -220,10 +217,7 @@ def unit_operations(console: Console) -> list[Operation]:
         return _units_answer(found, None if console.waiting.is_stored else NOT_STORED)
 
     def unit(request: Request, query: UnitQuery) -> UnitStory:
-        partition = Partition.find(query.partition)
-        if query.partition and partition is None:
-            problem = f"partition is {shown(query.partition)}; expected: a topic and a number, such as EVENTS-0"
-            raise HTTPException(HTTPStatus.BAD_REQUEST, problem)
+        partition = read_partition(query.partition) if query.partition else None
         return story_for_person(identity_of(request), story_for(console, query.id, partition, is_all=query.all == "true"))
 
     return [

@@ -71,6 +71,14 @@ class GroupView(msgspec.Struct, frozen=True):
         return any(text.casefold() in each.casefold() for each in (self.key, self.message_id, self.initiating_party))
 
 
+def find_described(key: str, head: bytes) -> GroupView | None:
+    """As `describe`; None if this version cannot read the head, because a later one wrote it."""
+    try:
+        return describe(key, head)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
 def describe(key: str, head: bytes) -> GroupView:
     """Return what operators see of a group.
 

@@ -24,7 +24,7 @@ from notification_service.console.access.identity import Role
 from notification_service.console.access.layer import route, socket_route
 from notification_service.console.context import ROOT, Console, Name, Nothing, Operation, identity_of, read_query
 from notification_service.console.group_pages import EventsQuery
-from notification_service.console.sources import OLD_MS
+from notification_service.console.sources import is_old
 from notification_service.console.stores.stream import EventStream, Sending, place_asked, serve_socket, stream
 from notification_service.console.stores.watch import OwnStore, StoreFreshness, Values, WatchedStore, json_value
 from notification_service.events.identifiers import shown
@@ -251,14 +251,12 @@ def socket_routes(console: Console) -> list[WebSocketRoute]:
 
 
 def store_routes(console: Console) -> list[Route]:
-    def is_old(as_of: str | None) -> bool:
-        return as_of is not None and console.sources.clock.now() - instant_of(as_of) > OLD_MS
-
     def stores(request: Request) -> Response:
         return console.page(request, "stores.html", stores=_reported(console))
 
     def values(request: Request) -> Response:
         text, after = (request.query_params.get(each, "")[:_MAX_TEXT] for each in ("text", "after"))
+        now = console.sources.clock.now()
         found = find_values(console, request, ValuesQuery(text, after))
         name = str(request.path_params["store"])
         return console.page(
@@ -271,7 +269,7 @@ def store_routes(console: Console) -> list[Route]:
             after=after,
             next_page=_next(f"/stores/{name}", found.after, text=text),
             may_see=_sees_values(request),
-            is_old=is_old(found.as_of) and not _sees_values(request),
+            is_old=is_old(found.as_of and instant_of(found.as_of), now) and not _sees_values(request),
         )
 
     def value(request: Request) -> Response:

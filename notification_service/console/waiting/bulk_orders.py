@@ -1,6 +1,5 @@
 """Orders for all units that a filter of the waiting page lets through: first their count is shown, then each gets its order."""
 
-import secrets
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import NamedTuple
@@ -12,20 +11,27 @@ from starlette.routing import Route
 
 from notification_service.console.access.identity import Role
 from notification_service.console.access.layer import route
-from notification_service.console.context import Console, identity_of, known_parameters, reason_of
+from notification_service.console.context import (
+    Console,
+    get_instant,
+    known_parameters,
+    read_choice,
+    read_number,
+    reason_of,
+)
 from notification_service.console.find_unit import known_partitions
-from notification_service.console.order_pages import TEXTS, opened
-from notification_service.console.orders import Wish, give, make_order
+from notification_service.console.order_pages import TEXTS, give_noted, opened
+from notification_service.console.orders import Wish
 from notification_service.console.waiting.pages import FILTERS, Asked, asked_of
 from notification_service.console.waiting.units import WaitingFilter, WaitingUnit
 from notification_service.events.identifiers import shown
-from resequencer.clock import Instant, instant_of
+from resequencer.clock import Instant
 from resequencer.errors import ResequencerError
 from resequencer.keys.value_types import Mismatch
-from resequencer.order import OrderKind, Stage
+from resequencer.order import OrderKind
 from resequencer.printable import counted, printable
 from resequencer.record import Partition
-from resequencer.storage_port import WaitKind, Waits
+from resequencer.storage_port import WaitKind
 
 MAX_ORDERS = 1_000
 """How many units one decision is for, at most: each gets an order of its own, which is appended durably."""
@@ -70,10 +76,10 @@ def bulk_order_routes(console: Console) -> list[Route]:
         wish = Wish(
             kind,
             reason_of(form.get("because", "")),
-            until=_until(form.get("until", "")) if kind is OrderKind.EXTEND else None,
+            until=get_instant("until", form.get("until", "")) if kind is OrderKind.EXTEND else None,
             despite_backlog=form.get("despite-backlog") == "yes",
         )
-        count, seen = _number("count", form.get("count", "")), _number("seen", form.get("seen", ""))
+        count, seen = (read_number(each, form.get(each, ""), "that of the page before") for each in ("count", "seen"))
         units = _matching(console, asked, min(seen, console.sources.clock.now()))
         console.audit_log.note(request, f"orders.{kind.value}.all", units=len(units), because=wish.because, **asked.given)
         if not 0 < len(units) <= min(count, MAX_ORDERS):
@@ -112,21 +118,15 @@ def _matching(console: Console, asked: Asked, seen: Instant) -> Sequence[Waiting
 
 def _give_all(console: Console, request: Request, wish: Wish, units: Sequence[WaitingUnit]) -> Given:
     """Give an order for each, or propose it. Each is noted before; the first that cannot be given ends it."""
-    by, needs_approval = identity_of(request).name, wish.kind in console.settings.approval
     known, _ = known_partitions(console.sources, console.sources.find_report())
-    stage = {"stage": Stage.PROPOSED.value} if needs_approval else {}
     given = 0
     with opened(console) as book:
         for each in units:
             partition = Partition.find(each.partition)
             if partition is None or partition not in known:
                 return Given(given, len(units), f"there is no partition {printable(each.partition)} in the input")
-            waits = Waits(0, WaitKind.DEADLINE, each.since, each.waits_for, "", 0, 0)
-            order = make_order(wish, by, console.sources.clock.now(), secrets.token_hex(16), each.unit, waits)
-            details = {"order": order.id, "unit": each.unit, "partition": each.partition, "because": wish.because}
-            console.audit_log.note(request, f"orders.{wish.kind.value}", **details, **stage)
             try:
-                give(book, partition, order, console.settings.approval)
+                give_noted(console, request, book, wish, partition, each.unit, (each.waits_for, each.since))
             except ResequencerError as error:
                 return Given(given, len(units), printable(str(error)))
             given += 1
@@ -134,20 +134,4 @@ def _give_all(console: Console, request: Request, wish: Wish, units: Sequence[Wa
 
 
 def _kind(text: str) -> OrderKind:
-    if text not in _KINDS:
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"order is {shown(text)}; expected: {', '.join(_KINDS)}")
-    return OrderKind(text)
-
-
-def _number(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"{name} is {shown(text)}; expected: that of the page before")
-    return int(text)
-
-
-def _until(text: str) -> Instant:
-    try:
-        return instant_of(text.strip())
-    except ValueError as error:
-        problem = f"until is {shown(text)}; expected: an instant in UTC, such as 2026-03-28T23:33"
-        raise HTTPException(HTTPStatus.BAD_REQUEST, problem) from error
+    return OrderKind(read_choice("order", text, _KINDS))

@@ -11,12 +11,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from notification_service.console.access.layer import route
-from notification_service.console.context import Console, known_parameters
+from notification_service.console.context import Console, known_parameters, read_choice, read_number
 from notification_service.console.csv_files import csv_answer, time_cell
 from notification_service.console.find_unit import NOT_STORED, find_service_hindrance
-from notification_service.console.sources import OLD_MS
+from notification_service.console.sources import is_old
 from notification_service.console.unit_pages import may_order
-from notification_service.console.waiting.units import BadPlace, Sort, WaitingAnswer, WaitingFilter, WaitingUnit
+from notification_service.console.waiting.units import BadPlace, Sort, WaitingFilter, WaitingUnit
 from notification_service.events.identifiers import shown
 from notification_service.status.service_report import NOT_RUNNING, ServiceReport
 from resequencer.clock import Instant
@@ -98,7 +98,7 @@ def waiting_routes(console: Console) -> list[Route]:
             kinds=[each.value for each in WaitKind],
             partitions=[each.partition for each in answer.partitions],
             slots=slots_of(service),
-            is_old=_is_old(answer, now),
+            is_old=any(is_old(each.as_of, now) for each in answer.partitions),
             first=first,
             previous_page=None if page.before is None else asked.url(before=page.before, number=previous),
             next_page=None if page.after is None else asked.url(after=page.after, number=following),
@@ -145,14 +145,7 @@ def read_asked(request: Request) -> Asked:
 def asked_of(given: Mapping[str, str]) -> Asked:
     """Raises HTTPException (400): A parameter is not as expected."""
     waits_for, kind, partition, older, unit = (given[each].strip()[:_MAX_CHARACTERS] for each in FILTERS)
-    sort, number = given.get("sort") or Sort.AGE.value, given.get("number") or "1"
-    if sort not in tuple(Sort):
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"sort is {shown(sort)}; expected: {', '.join(Sort)}")
-    if not (number.isascii() and number.isdecimal() and len(number) < 10):
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"number is {shown(number)}; expected: that of a row")
+    sort = Sort(read_choice("sort", given.get("sort") or Sort.AGE.value, tuple(Sort)))
+    number = read_number("number", given.get("number") or "1", "that of a row")
     places = (given.get("after") or None, given.get("before") or None)
-    return Asked(waits_for, kind, partition, older, unit, Sort(sort), *places, int(number))
-
-
-def _is_old(answer: WaitingAnswer, now: Instant) -> bool:
-    return any(each.as_of is not None and now - each.as_of > OLD_MS for each in answer.partitions)
+    return Asked(waits_for, kind, partition, older, unit, sort, *places, number)

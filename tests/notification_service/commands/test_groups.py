@@ -91,3 +91,15 @@ def test_an_id_that_no_group_has_is_refused(groups: Groups, subcommand: tuple[st
     code, _, errors = groups(*subcommand, "MSG-3")
     assert code == 1
     assert "no group has the key or the message id MSG-3; `resequencer groups list` lists the groups" in errors
+
+
+def test_a_group_that_a_later_version_wrote_hides_no_other(groups: Groups, tmp_path: Path) -> None:
+    values = ValuesFile(tmp_path / "run" / "application" / "groups" / "payments" / "values.db", is_copy=False)
+    with values.writing() as writing:
+        writing.put({Slot("KEYD"): Stored(b"{later", 1)})
+    values.close()
+    code, lines, errors = groups("list")
+    assert (code, keys(lines)) == (0, ["KEYB", "KEYC", "KEYA"])
+    assert errors == "resequencer: 3 groups; 1 group that a later version wrote cannot be read\n"
+    assert (groups("show", "MSG-1")[0], main(["find", "MSG-1", *ENABLED])) == (0, 0)
+    assert "a later version wrote them" in groups("show", "KEYD")[2]

@@ -282,6 +282,7 @@ def test_dead_letters_have_pages_and_are_a_file_for_a_spreadsheet(tmp_path: Path
     assert rows[0] == ["number", "state", "reason", "unit", "dead_since", "position", "error"]
     assert (len(rows), rows[1][:3]) == (204, ["T-0#1", "new", "undecodable"])
     assert letters.get("/dead-letters?status=new").status_code == 400
+    assert letters.get("/dead-letters.csv?receiver=other").status_code == 404, "before the file begins"
 
 
 def test_dead_letters_are_listed_the_newest_first_and_found_by_reason(letters: TestClient) -> None:

@@ -13,7 +13,8 @@ from harness.console_stage import text_of
 from harness.service_under_test import P0
 
 from guardian.ports import TransportUnavailable
-from notification_service.console.access.identity import Role
+from notification_service.console import order_pages
+from notification_service.console.access.identity import AuditLogUnavailable, Role
 from notification_service.console.waiting import bulk_orders
 from resequencer.order import Order
 from resequencer.order import Stage as Proposed
@@ -141,3 +142,30 @@ def test_a_book_that_fails_midway_says_how_many_were_given(stage: Stage, monkeyp
     answer = stage.order(page)
     assert answer.status_code == 503
     assert "1 of 3 orders was given, the others were not: the disk is full." in text_of(answer.text)
+
+
+def test_an_audit_log_that_fails_midway_ends_it_and_the_page_says_how_many_were_given(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, note = stage.confirm("release"), stage.console.audit_log.note
+
+    def failing(request: Any, action: str, **details: Any) -> None:
+        if details.get("unit") == "u-2":
+            raise AuditLogUnavailable(Path("log"), OSError(28, "No space left on device"))
+        note(request, action, **details)
+
+    monkeypatch.setattr(stage.console.audit_log, "note", failing)
+    answer = stage.order(page)
+    assert answer.status_code == 503
+    assert "1 of 3 orders was given, the others were not: log: the audit log cannot be written" in text_of(answer.text)
+    assert len(stage.given()) == 1
+
+
+def test_of_many_proposals_the_oldest_are_listed_and_all_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(tmp_path, approval=("release",))
+    stage.order(stage.confirm("release"))
+    monkeypatch.setattr(order_pages, "_SHOWN", 2)
+    page = text_of(stage.client.get("/orders").text)
+    assert "3 proposals to approve" in page
+    assert "The oldest 2 are shown." in page
+    assert page.count("proposed by") == 2
