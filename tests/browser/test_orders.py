@@ -130,7 +130,7 @@ def test_the_pages_of_orders_fit_and_have_no_barrier(browser: Browser, daemon: D
             assert heights
             assert max(heights) < 300, "a row of an order is a few lines, and no screen"
             visit.open(pages[1])
-            box = visit.page.get_by_label("also if the partition").bounding_box()
+            box = visit.page.get_by_label("do not wait for unread records").bounding_box()
             label = visit.page.locator("label.check").bounding_box()
             assert box is not None
             assert label is not None
