@@ -23,8 +23,8 @@ from notification_service.commands.command import (
 )
 from notification_service.configuration.configuration import Configuration
 from notification_service.delivery.core.jobs import ErrorFilter, GateReport, Job, RowError, WaitingRow
-from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, DirectResult
-from notification_service.delivery.direct.core.receiver_orders import places_of, unexecuted
+from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind
+from notification_service.delivery.direct.core.receiver_orders import outcome_texts, places_of
 from notification_service.delivery.errors import JobRefused, OrderRefused
 from notification_service.delivery.ledger.job_orders import MAX_RETRIED
 from notification_service.delivery.ledger.jobs import LIVE_JOB, SCHEDULE_JOB
@@ -117,10 +117,8 @@ def _give(
         for each in places
     ]
     outcomes = order_delivery(configuration, arguments.receiver, given, _WAIT_SECONDS)
-    if all(each is not None and each.result is DirectResult.REFUSED for each in outcomes):
-        raise OrderRefused("; ".join(each.text for each in outcomes if each is not None))
-    for place, each in zip(places, outcomes, strict=True):
-        say(each.text if each is not None else unexecuted(place, _WAIT_SECONDS))
+    for text in outcome_texts(places, outcomes, _WAIT_SECONDS):
+        say(text)
     return ExitCode.DONE
 
 

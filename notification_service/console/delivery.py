@@ -30,8 +30,8 @@ from notification_service.console.context import (
 from notification_service.console.dead_letters import answer_for
 from notification_service.delivery.core.backlog import make_backlog
 from notification_service.delivery.core.jobs import ErrorFilter, GateReport, Job, RowError, WaitingRow
-from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, DirectResult
-from notification_service.delivery.direct.core.receiver_orders import places_of, unexecuted
+from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind
+from notification_service.delivery.direct.core.receiver_orders import outcome_texts, places_of
 from notification_service.delivery.errors import JobRefused, OrderRefused, ReceiverUnknown
 from notification_service.delivery.ledger.job_orders import MAX_RETRIED
 from notification_service.delivery.ledger.ledger import Ledger
@@ -416,14 +416,9 @@ def _order(
     assert console.sources.order_delivery is not None, "there are such receivers"
     try:
         outcomes = console.sources.order_delivery(receiver, given, _WAIT_SECONDS)
+        return Ordered("; ".join(outcome_texts(places, outcomes, _WAIT_SECONDS)))
     except OrderRefused as error:
         raise HTTPException(HTTPStatus.CONFLICT, str(error)) from error
-    if all(each is not None and each.result is DirectResult.REFUSED for each in outcomes):
-        raise HTTPException(HTTPStatus.CONFLICT, "; ".join(each.text for each in outcomes if each is not None))
-    texts = (
-        unexecuted(place, _WAIT_SECONDS) if each is None else each.text for place, each in zip(places, outcomes, strict=True)
-    )
-    return Ordered("; ".join(texts))
 
 
 def _topic_changes(console: Console) -> list[Operation]:
@@ -467,13 +462,14 @@ def _origin_of(position: str) -> Origin:
 def _receiver_changes(console: Console) -> list[Operation]:
     """What is ordered for a receiver of either kind."""
 
-    def of_receiver(kind: DirectOrderKind, change: Callable[[Ledger, PausedReceiver, str], None], text: str) -> Any:
+    def of_receiver(kind: DirectOrderKind, change: Callable[[Ledger, str, str, str], None], text: str) -> Any:
         def ordered(request: Request, taken: PausedReceiver) -> Ordered:
             if taken.receiver in console.sources.direct_receivers:
                 return _order(console, request, kind, _Ordering(taken))
             receiver, because = _check_receiver(console, taken.receiver), reason_of(taken.because)
             by = identity_of(request).name
-            _change(console, request, kind.value, lambda ledger: change(ledger, taken, by), receiver=receiver, because=because)
+            details = {"receiver": receiver, "because": because}
+            _change(console, request, kind.value, lambda ledger: change(ledger, receiver, by, because), **details)
             return Ordered(text)
 
         return ordered
@@ -493,14 +489,10 @@ def _receiver_changes(console: Console) -> list[Operation]:
         done = _change(console, request, "retry-now", lambda ledger: ledger.retry_now(receiver, row), **details)
         return Ordered(f"row {done} is called now")
 
-    def paused(ledger: Ledger, taken: PausedReceiver, by: str) -> None:
-        ledger.pause(taken.receiver, by, taken.because)
+    def resumed(ledger: Ledger, receiver: str, *_: str) -> None:
+        ledger.resume(receiver)
 
-    def resumed(ledger: Ledger, taken: PausedReceiver, by: str) -> None:
-        del by
-        ledger.resume(taken.receiver)
-
-    pause = of_receiver(DirectOrderKind.PAUSE, paused, "the receiver is paused: no call begins; those under way end")
+    pause = of_receiver(DirectOrderKind.PAUSE, Ledger.pause, "the receiver is paused: no call begins; those under way end")
     resume = of_receiver(DirectOrderKind.RESUME, resumed, "the receiver gets calls again")
     return [
         change_of("/delivery/pause", "pause-receiver", pause, Ordered, "Begin no call for a receiver", PausedReceiver),

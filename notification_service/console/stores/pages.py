@@ -269,7 +269,7 @@ def store_routes(console: Console) -> list[Route]:
             after=after,
             next_page=_next(f"/stores/{name}", found.after, text=text),
             may_see=_sees_values(request),
-            is_old=is_old(found.as_of and instant_of(found.as_of), now) and not _sees_values(request),
+            is_old=is_old(None if found.as_of is None else instant_of(found.as_of), now) and not _sees_values(request),
         )
 
     def value(request: Request) -> Response:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from guardian.ports import OrderRecord
 from notification_service.delivery.core.jobs import Pause
-from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, decode
+from notification_service.delivery.direct.core.partition import DirectOrder, DirectOrderKind, DirectOutcome, DirectResult, decode
 from notification_service.delivery.errors import OrderRefused
 from resequencer.clock import Instant
 from resequencer.printable import duration_text
@@ -80,7 +80,18 @@ def places_of(text: str, partitions: Sequence[Partition]) -> list[Partition]:
     return of_topic or [each for each in (named,) if each is not None]
 
 
-def unexecuted(place: Partition | None, seconds: float) -> str:
-    """Return what is said of an order that has no outcome yet; `place` is None for one that is for the receiver."""
+def outcome_texts(places: Sequence[Partition | None], outcomes: Sequence[DirectOutcome | None], seconds: float) -> Sequence[str]:
+    """Return what is said of each order; a place is None for one that is for the receiver, an outcome where none came in time.
+
+    Raises:
+        OrderRefused: All are refused.
+    """
+    if all(each is not None and each.result is DirectResult.REFUSED for each in outcomes):
+        raise OrderRefused("; ".join(each.text for each in outcomes if each is not None))
+    found = zip(places, outcomes, strict=True)
+    return [_unexecuted(place, seconds) if each is None else each.text for place, each in found]
+
+
+def _unexecuted(place: Partition | None, seconds: float) -> str:
     owner = "the receiver's next worker" if place is None else f"the next owner of {place}"
     return f"the order is given, and no worker has executed it within {seconds:g} s: {owner} will"
