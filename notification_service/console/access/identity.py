@@ -195,6 +195,10 @@ class AuditLog:
     def _append(self, file: Path, line: bytes) -> None:
         descriptor = os.open(make_private(file), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         try:
+            if os.geteuid() == 0:  # A command of root must not keep the service's user from writing the next line.
+                owner = self._directory.stat()
+                with suppress(PermissionError):
+                    os.fchown(descriptor, owner.st_uid, owner.st_gid)
             before = os.fstat(descriptor).st_size
             if os.write(descriptor, line) < len(line):
                 os.ftruncate(descriptor, before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -152,3 +153,13 @@ def test_only_what_trusted_proxies_appended_is_believed(address: str, headers: t
     raw = [(b"x-forwarded-for", each.encode()) for each in headers]
     connection = HTTPConnection({"type": "http", "headers": raw, "client": (address, 1)})
     assert find_client(connection, [ip_network("10.0.0.0/8")]) == client
+
+
+def test_a_line_that_root_writes_keeps_the_service_from_none(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    os.chown(tmp_path, 12_345, 12_345)
+    audited = Audited(tmp_path)
+    audited.log.note_from_shell("root", "delivery.pause")
+    (file,) = tmp_path.glob("console-audit-*.jsonl")
+    assert (file.stat().st_uid, file.stat().st_gid) == (12_345, 12_345)
