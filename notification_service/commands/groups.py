@@ -22,7 +22,7 @@ from notification_service.events.settings import EventsSettings
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.service_log import configure_logs
 from notification_service.wiring.aggregation import StoreNames, make_report, make_worker, open_commands, open_view, payments_store
-from notification_service.wiring.dead_letter_stores import sign
+from notification_service.wiring.dead_letter_stores import note_from_shell, sign
 from resequencer.clock import Instant, instant_text
 from resequencer.errors import ConfigurationError, ResequencerError
 from resequencer.printable import counted
@@ -138,6 +138,7 @@ def _close(arguments: Namespace, configuration: Configuration, names: StoreNames
     before = _find(view, arguments.key)
     if before.state in (GroupState.CLOSED, GroupState.ENDED):
         raise GroupRefused(f"group {before.key} is {before.state.value} already, so it cannot be closed")
+    note_from_shell(configuration, "groups.close", group=before.key, because=arguments.because.strip())
     with closing(open_commands(configuration, names)) as commands:
         commands.update(before.key, None, encode_close(sign().by, arguments.because.strip()))
     until = monotonic() + _WAIT_SECONDS

@@ -16,7 +16,7 @@ from notification_service.configuration.sections import Notifications, Transport
 from notification_service.configuration.transports import sinks_of
 from notification_service.status.report import ParticipantStatus, RegionStatus, StatusReport
 from notification_service.status.service_report import NOT_RUNNING, STALE, find_reports
-from notification_service.status.sink_attributes import ShownAttribute
+from notification_service.status.sink_attributes import ShownAttribute, changes_text
 from notification_service.supervision.exit_code import ExitCode
 from notification_service.supervision.locks import find_service
 from notification_service.supervision.system_clock import SystemClock
@@ -233,9 +233,11 @@ def sink(arguments: Namespace) -> ExitCode:
     local = LocalSink(configuration)
     if arguments.subcommand == "set":
         given = {each.name: text for each in ATTRIBUTES if (text := getattr(arguments, each.field)) is not None}
+        note_from_shell(configuration, "sink.set", attributes=changes_text(given))
         for note in local.set(given, sign().by):
             say(note)
     elif arguments.subcommand == "reset":
+        note_from_shell(configuration, "sink.reset")
         local.reset()
     _show_sink(local.shown(), as_json=arguments.json)
     return ExitCode.DONE

@@ -31,10 +31,9 @@ from notification_service.console.context import (
 )
 from notification_service.console.sources import RegionControl, SinkControl
 from notification_service.status.report import RegionStatus
-from notification_service.status.sink_attributes import RegionOrder, ShownAttribute
+from notification_service.status.sink_attributes import RegionOrder, ShownAttribute, changes_text
 from resequencer.errors import ConfigurationError, ResequencerError
 from resequencer.order import is_same_person
-from resequencer.printable import without_secrets
 
 _ANSWER_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
@@ -294,8 +293,7 @@ def _decide(console: Console, request: Request, proposal: OneProposal, *, is_app
 def _set_sink(console: Console, request: Request, given: Mapping[str, str]) -> SinkAnswer:
     """Set attributes. Raises HTTPException: 400 if a value is refused, 409 if nothing may be set at the moment."""
     sink = _sink(console)
-    values = ", ".join(f"{name} = {without_secrets(text)}" for name, text in given.items())
-    console.audit_log.note(request, "sink.set", attributes=values)
+    console.audit_log.note(request, "sink.set", attributes=changes_text(given))
     try:
         notes = sink.set(given, identity_of(request).name)
         return SinkAnswer(tuple(sink.shown()), tuple(notes))

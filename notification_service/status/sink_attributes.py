@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from notification_service.status.file import RunFile
+from resequencer.printable import without_secrets
 from storage.private_file import replace_durably, sync_directory
 
 _Value = str | int
@@ -36,6 +37,11 @@ class ShownAttribute(msgspec.Struct, frozen=True):
     by: str | None
     at: str | None
     expects: str
+
+
+def changes_text(given: Mapping[str, str]) -> str:
+    """Return what is to be set, for the audit log: a server is named without a login."""
+    return ", ".join(f"{name} = {without_secrets(text)}" for name, text in given.items())
 
 
 class SinkAttributesFile:

@@ -48,6 +48,12 @@ def test_what_is_set_is_added_to_what_was_set_and_a_reset_goes_back_to_what_is_c
     configured = settings()
     assert run("set", "--qos", "2") == 0
     assert run("set", "--url", "mqtts://second", "--notifications-topic", "A/B") == 0
+    (log,) = (file.parent / "run").glob("console-audit-*.jsonl")
+    noted = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(each["action"], each["from"], each["attributes"]) for each in noted] == [
+        ("sink.set", "shell", "qos = 2"),
+        ("sink.set", "shell", "url = mqtts://second, notifications.topic = A/B"),
+    ]
     capsys.readouterr()
     assert run("show", "--json") == 0
     letters = configured.dead_letters
