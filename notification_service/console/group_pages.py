@@ -206,12 +206,16 @@ _NOT_ENABLED = "the payments of messages are not counted: aggregation.enabled is
 
 
 class ListedGroups(NamedTuple):
-    """The first groups of a filter as this person may see them. `problem` says why it is not all that is known."""
+    """The first groups of a filter as this person may see them. `problem` says why it is not all that is known.
+
+    With `has_more` others may follow: of those that were asked for, one may be gone since the index was made.
+    """
 
     groups: tuple[GroupView, ...]
     matching: int
     is_counted: bool
     problem: str | None
+    has_more: bool = False
 
 
 def groups_of(console: Console) -> Groups:
@@ -232,7 +236,8 @@ def list_groups(console: Console, request: Request, wanted: GroupFilter, limit: 
         return ListedGroups((), 0, is_counted=True, problem=printable(str(error)))
     described = [group for key, head in heads if (group := find_described(key, head)) is not None]
     problem = None if found.is_whole else _GIVEN_UP
-    return ListedGroups(tuple(group_for(identity, each) for each in described), found.matching, found.is_counted, problem)
+    groups_for = tuple(group_for(identity, each) for each in described)
+    return ListedGroups(groups_for, found.matching, found.is_counted, problem, len(found.keys) == limit)
 
 
 def get_group(console: Console, request: Request, key: str) -> GroupAnswer:
@@ -526,7 +531,7 @@ class _GroupPages:
                 yield *names, *counts, *times, "; ".join(each.problems)
             if found.problem is not None:
                 yield (f"the list is not complete: {found.problem}",)
-            if len(found.groups) < _AT_ONCE:
+            if not found.has_more:
                 return
 
     def group(self, request: Request) -> Response:

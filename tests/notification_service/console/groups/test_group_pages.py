@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 
 from notification_service.aggregation.core import Slot, Stored
 from notification_service.aggregation.files import ValuesFile
+from notification_service.console import group_pages
 from notification_service.console.access.identity import Identity, NoLogin, Role
 from notification_service.console.application import make_application
 from notification_service.console.context import Console
@@ -170,6 +171,19 @@ def test_the_list_has_pages_says_how_many_there_are_and_is_a_file(stage: Stage) 
     assert [each[0] for each in rows[1:]] == [f"G{number:03}" for number in range(205)]
     masked = stage.client_for(Role.VIEWER).get("/groups.csv").text.splitlines()
     assert next(csv.reader(masked[1:2]))[2] == "needs the role payments"
+
+
+def test_the_file_goes_on_behind_a_group_that_has_gone_meanwhile(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("G1", "G2", "G3", "G4"):
+        stage.groups.status(name, f"u-{name}", "ACSP")
+    stage.look()
+    file = ValuesFile(stage.groups.directory / "values.db", is_copy=True)
+    with file.writing() as writing:
+        writing.put({Slot("G1"): None})
+    file.close()
+    monkeypatch.setattr(group_pages, "_AT_ONCE", 2)
+    rows = list(csv.reader(StringIO(stage.client.get("/groups.csv").text, newline="")))
+    assert [each[0] for each in rows[1:]] == ["G2", "G3", "G4"]
 
 
 @pytest.mark.parametrize(
