@@ -40,7 +40,7 @@ from notification_service.console.csv_files import MAX_ROWS, csv_answer, time_ce
 from notification_service.console.groups import GroupFilter, Groups, GroupTotals
 from notification_service.console.search.find import NOT_COUNTED, GroupsFound
 from notification_service.console.sources import is_old
-from notification_service.console.stores.stream import EventStream, place_asked, stream
+from notification_service.console.stores.stream import EventsQuery, EventStream, listen
 from notification_service.console.stores.watch import StoreFreshness
 from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError
@@ -392,16 +392,6 @@ class MembersAnswer(msgspec.Struct, frozen=True):
     after: str | None
 
 
-class EventsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`after` is the id of the last event that was seen; the header `Last-Event-ID` counts more. Without both, from now on.
-
-    With `progress` there are also events that counts of groups have changed.
-    """
-
-    after: str = ""
-    progress: Literal["true", "false"] = "false"
-
-
 def group_operations(console: Console) -> list[Operation]:
     def groups(request: Request, query: GroupsQuery) -> GroupsAnswer:
         watch = groups_of(console).watch
@@ -420,11 +410,7 @@ def group_operations(console: Console) -> list[Operation]:
         )
 
     def events(request: Request, query: EventsQuery) -> EventStream:
-        ours = groups_of(console)
-        console.listening.check()
-        after = place_asked(request, query.after)
-        events = stream(ours.feed, after, ours.watch.look if query.progress == "true" else None)
-        return EventStream(console.listening.counted(events))
+        return listen(console.listening, request, groups_of(console), query)
 
     def group(request: Request, query: msgspec.Struct) -> GroupAnswer:
         del query

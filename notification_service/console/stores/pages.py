@@ -23,9 +23,8 @@ from notification_service.connectors.dead_letters.shown_value import shown_body
 from notification_service.console.access.identity import Role
 from notification_service.console.access.layer import route, socket_route
 from notification_service.console.context import ROOT, Console, Name, Nothing, Operation, identity_of, read_query
-from notification_service.console.group_pages import EventsQuery
 from notification_service.console.sources import is_old
-from notification_service.console.stores.stream import EventStream, Sending, place_asked, serve_socket, stream
+from notification_service.console.stores.stream import EventsQuery, EventStream, Sending, listen, place_asked, serve_socket
 from notification_service.console.stores.watch import OwnStore, StoreFreshness, Values, WatchedStore, json_value
 from notification_service.events.identifiers import shown
 from notification_service.status.aggregation import StoreStatus
@@ -198,11 +197,7 @@ def store_operations(console: Console) -> list[Operation]:
 
     def events(request: Request, query: EventsQuery) -> EventStream:
         name, store = _store(console, request)
-        console.listening.check()
-        after = place_asked(request, query.after)
-        sees_values = _note_listener(console, request, name, store)
-        look = store.watch.look if query.progress == "true" else None
-        return EventStream(console.listening.counted(stream(store.feed, after, look, sees_values=sees_values)))
+        return listen(console.listening, request, store, query, lambda: _note_listener(console, request, name, store))
 
     def values(request: Request, query: ValuesQuery) -> ValuesAnswer:
         return find_values(console, request, query)

@@ -17,17 +17,19 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, suppress
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from notification_service.aggregation.completions import Completed, Place
+from notification_service.console.context import Listening
 from notification_service.console.stores.feed import Listener, NoPlace, Portion, StoreFeed, place_of, place_text
+from notification_service.console.stores.watch import WatchedStore
 from notification_service.events.identifiers import shown
 from resequencer.clock import instant_text
 from resequencer.errors import ResequencerError
@@ -112,6 +114,30 @@ async def stream(
             yield "".join(each.as_text() for each in portion) or ": nothing new\n\n"
     if sending.end is not None:
         yield f": {sending.end.reason}\n\n"
+
+
+class EventsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`after` is the id of the last event that was seen; the header `Last-Event-ID` counts more. Without both, from now on.
+
+    With `progress` there are also events that counts of groups have changed.
+    """
+
+    after: str = ""
+    progress: Literal["true", "false"] = "false"
+
+
+def listen(
+    listening: Listening, request: Request, store: WatchedStore, query: EventsQuery, note: Callable[[], bool] = lambda: False
+) -> EventStream:
+    """Return the events of a store. `note` is called before, and returns whether the listener sees values.
+
+    Raises:
+        HTTPException: As many listen as may (503), or the place is none (400).
+    """
+    listening.check()
+    after = place_asked(request, query.after)
+    look = store.watch.look if query.progress == "true" else None
+    return EventStream(listening.counted(stream(store.feed, after, look, sees_values=note())))
 
 
 async def serve_socket(socket: WebSocket, sending: "Sending") -> None:
