@@ -157,6 +157,8 @@ def _list(arguments: Namespace, sources: Sources, view: StorageView | None) -> E
     count = f"{total:,} of {counted(read, 'waiting unit')} match" if is_filtered else counted(total, "waiting unit")
     of_all = "" if len(shown) == total else f", the {len(shown)} oldest are shown (--limit)"
     source = f"{arguments.partition or 'the storage'} of {arguments.config}"
+    if problems:
+        source = f"what could be read of {source}"
     if view is None:
         source = f"the last reports of the workers of {arguments.config} alone: {NOT_STORED}"
     say(f"{count}{',' if is_filtered else ''} in {source}{of_all}")
@@ -247,8 +249,11 @@ def story_lines(story: UnitStory) -> Iterator[str]:
     yield from (f"problem: {each}" for each in story.problems)
     yield from (f"also in: {each}; two producers place its envelopes differently" for each in story.also_in)
     if story.partition is None:
-        looked = f", looked in {', '.join(story.looked_in)}" if story.looked_in else ""
-        yield f"state: the storage has none{looked}"
+        if story.problems and not story.looked_in:
+            yield "state: not known, because it could not be read"
+        else:
+            looked = f", looked in {', '.join(story.looked_in)}" if story.looked_in else ""
+            yield f"state: the storage has none{looked}"
         yield from (f"  {each}" for each in story.meaning)
     else:
         yield from _state_lines(story)
@@ -305,7 +310,7 @@ def _moves(story: UnitStory) -> Iterator[str]:
     if story.deliveries is not None:
         for each in story.deliveries.found:
             ended = f" at {each.ended_at}" if each.ended_at else f" since {each.taken_at}"
-            yield f"delivery: {each.receiver}  {each.status}{ended}  {each.notification_id}  {counted(each.attempts, 'attempt')}"
+            yield f"delivery: {each.receiver}  {each.status}{ended}  {each.notification_id}  {counted(each.attempts, 'failed attempt')}"
         yield f"deliveries searched: {story.deliveries.searched}"
 
 
@@ -482,4 +487,5 @@ def _groups_of(configuration: Configuration) -> Callable[[str], GroupsFound]:
     if configuration.notification.transport is TransportType.FILE:
         return in_files
     why = "the groups are on a topic, which can be read only as a whole: `resequencer groups show MESSAGE-ID` does so, and the "
-    return lambda _: GroupsFound((), f"not searched: {why}console has an index of them")
+    meaning = "It is the id of a message: `resequencer groups show MESSAGE-ID` or the console finds it, this search does not."
+    return lambda _: GroupsFound((), f"not searched: {why}console has an index of them", meaning)

@@ -274,6 +274,8 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search, le
     """
     report = sources.find_report()
     partitions, unknown = partitions_of(sources, search, report)
+    # Before the state: of an order that is done, the state is not older.
+    orders = _find_orders(sources, unit, partitions, search, report)
     with viewing as view:
         is_stored = view is not None
         looked = Looked(problems=(NOT_STORED,)) if view is None else look_in(view, unit, partitions, unknown, search.max_seconds)
@@ -285,7 +287,6 @@ def find_story(sources: Sources, viewing: Viewing, unit: str, search: Search, le
     unread = _unread(sources, partitions, read_to) if is_asked else None
     dead_letters = _find_dead_letters(sources, unit, search, report)
     sent = sources.find_sent(unit, search.max_seconds)
-    orders = _find_orders(sources, unit, partitions, search, report)
     reported = None if is_stored else _reported(unit, report)
     became = became_of(state, sent, dead_letters)
     return UnitStory(
@@ -519,13 +520,17 @@ def _meaning(
         return (stopped, *_meaning(looked, dead_letters, sent, orders, reported, None))
     if reported is not None:
         return (reported,)
+    is_executed = orders is not None and any(each.result is not None and not each.result.is_refusal for each in orders.found)
+    is_unread = bool(looked.problems) and looked.problems != (NOT_STORED,)
+    if is_unread and (sent.found or dead_letters.found or is_executed):
+        return ("It was here, and its state may be in a partition that could not be read.",)
     if sent.found:
         return ("Notifications of it were sent, so it was here. Nothing of it waits now, and its state has expired since.",)
     if dead_letters.found:
         return (
             "It has dead letters, and no state: none of its envelopes was handled or stashed, or its state has expired since.",
         )
-    if orders is not None and any(each.result is not None and not each.result.is_refusal for each in orders.found):
+    if is_executed:
         return ("An order for it was executed, so it was here. Its state has expired since, or the storage has lost it.",)
     meanings = (
         "Nothing of it ever came here: its id is spelt otherwise, it went to another service, or it is not sent yet.",

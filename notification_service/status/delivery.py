@@ -328,5 +328,5 @@ def _gate_line(gate: GateStatus) -> str:
         lacks = f"{counted(gate.missing_jobs, 'job')} without a part of the source, which was removed before it was read"
         waiting = f"{waiting}, {lacks} (`resequencer delivery jobs`)"
     if gate.is_open:
-        return f"receiver {gate.receiver}: open, {waiting}"
+        return f"receiver {gate.receiver}: {'open' if gate.pause is None else 'paused, its gate is open'}, {waiting}"
     return f"receiver {gate.receiver}: shut since {gate.since}, next probe at {gate.probe_at}, {waiting}: {gate.reason}"

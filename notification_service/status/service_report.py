@@ -115,6 +115,13 @@ def _first_reason(state: str, states: Iterable[str], reports: Iterable[StatusRep
     return first.reason if is_named else f"worker {first.slot}: {first.reason}"
 
 
+def _newest_exit(reports: Sequence[StatusReport]) -> str | None:
+    """Return which worker ended last, and how. The text ends with the instant."""
+    ended = [each for each in reports if each.last_exit]
+    newest = max(ended, key=lambda each: (each.last_exit or "").rpartition(" at ")[2], default=None)
+    return None if newest is None else f"worker {newest.slot} {newest.last_exit}"
+
+
 def _whole(reports: Sequence[StatusReport], reason: str | None) -> StatusReport:
     """Combine the reports; the instant is that of the oldest."""
     if len(reports) == 1:
@@ -132,7 +139,7 @@ def _whole(reports: Sequence[StatusReport], reason: str | None) -> StatusReport:
         dead_letters=_added(reports, lambda each: each.dead_letters),
         longest_wait_ms=max(each.longest_wait_ms for each in reports),
         restarts=sum(each.restarts for each in reports),
-        last_exit=next((f"worker {each.slot} {each.last_exit}" for each in reports if each.last_exit), None),
+        last_exit=_newest_exit(reports),
         untaken=tuple(each for of_one in reports for each in of_one.untaken),
         last_cycle=None,
         lookups_version=", ".join(sorted({each.lookups_version for each in reports if each.lookups_version})) or None,

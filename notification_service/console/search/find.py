@@ -89,10 +89,11 @@ class FindAnswer(msgspec.Struct, frozen=True):
 
 
 class GroupsFound(NamedTuple):
-    """The groups with this key or message id. `searched` is as in `Searched`."""
+    """The groups with this key or message id. `searched` is as in `Searched`, `meaning` what it can mean that none was found."""
 
     groups: tuple[GroupView, ...]
     searched: str
+    meaning: str = ""
 
 
 class Reach(NamedTuple):
@@ -144,7 +145,8 @@ class _Finder:
     def look_up(self) -> None:
         """Ask what has an index."""
         self._find_state()
-        groups, searched = self._reach.find_groups(self._text)
+        groups, searched, meaning = self._reach.find_groups(self._text)
+        self.meaning = (meaning,) if meaning else ()
         for each in groups:
             total = "?" if each.total is None else f"{each.total:,}"
             text = f"message {each.message_id}: {each.state.value}, {each.final:,} of {total} payments are final"
@@ -224,7 +226,7 @@ class _Finder:
                 counted(len(story.found_orders), "order") if story.found_orders else "",
             )
             self._hit("unit", self._text, f"no state in the storage; {', '.join(filter(None, known))}")
-        self.meaning = story.meaning
+        self.meaning += story.meaning
         self._note("unit of work", f"what was sent: {story.left.searched}")
         self._note("unit of work", f"dead letters: {story.dead_letters.searched}")
         if story.orders is not None:

@@ -123,7 +123,7 @@ def test_a_paused_receiver_says_since_when_by_whom_and_why(tmp_path: Path) -> No
         gates = (GateStatus("tracker", True, 3, pause=pause),)
         delivery_file(tmp_path, slot).write(DeliveryReport(os.getpid(), 7, AT, gates=gates, direct=(each,)))
     assert delivery_lines(find_delivery(tmp_path, os.getpid(), 2, instant_of(AT)))[2:] == [
-        "receiver tracker: open, 3 waiting",
+        "receiver tracker: paused, its gate is open, 3 waiting",
         f"receiver tracker: paused since {TICK} by ann: repair",
         "receiver bank: open; 0 behind, 0 read",
         f"receiver bank: paused since {TICK} by ann: repair",

@@ -114,7 +114,7 @@ def test_units_counts_and_partitions_of_all_are_added_up_and_the_oldest_waits_le
         oldest_waits=(wait("a", 1), wait("c", 3)),
         longest_wait_ms=9,
         restarts=1,
-        last_exit="was killed by SIGKILL",
+        last_exit="was killed by SIGKILL at 2026-03-28T23:33:55.941Z",
         notes=("the topic has grown",),
         unavailable={"sanctions-api": 2, "rates": 1},
     )
@@ -135,9 +135,15 @@ def test_units_counts_and_partitions_of_all_are_added_up_and_the_oldest_waits_le
     assert (whole.notifications, whole.dead_letters) == ({"RCVD": 2, "ACTC": 4}, {"too-large": 1})
     assert [each.unit for each in whole.oldest_waits] == ["a", "b", "c"]
     assert (whole.longest_wait_ms, whole.restarts) == (9, 1)
-    assert whole.last_exit == "worker 0 was killed by SIGKILL"
+    assert whole.last_exit == "worker 0 was killed by SIGKILL at 2026-03-28T23:33:55.941Z"
     assert whole.notes == ("the topic has grown",)
     assert whole.unavailable == {"sanctions-api": 5, "rates": 1}
+
+
+def test_of_several_workers_that_ended_the_one_that_ended_last_is_named():
+    ends = ("was killed by SIGKILL at 2026-03-28T23:33:55.941Z", "ended with 0 at 2026-03-28T23:34:01.000Z")
+    reports = [msgspec.structs.replace(report_of(slot), last_exit=text) for slot, text in enumerate(ends)]
+    assert together(*reports).whole.last_exit == f"worker 1 {ends[1]}"
 
 
 def test_a_ready_service_says_that_more_than_half_became_dead_letters():

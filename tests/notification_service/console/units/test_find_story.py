@@ -18,6 +18,7 @@ from harness.stored_units import StoredUnits
 from msgspec.structs import replace
 
 from guardian.ports import TransportUnavailable
+from notification_service.commands.units import story_lines
 from notification_service.connectors.files.operations import SystemFiles
 from notification_service.connectors.files.rotated_names import rotated_path
 from notification_service.connectors.files.settings import FileSettings
@@ -367,6 +368,20 @@ def test_a_storage_that_does_not_answer_in_time_is_not_asked_for_the_other_parti
     assert "redis does not answer" in story.problems[0]
     assert story.problems[1].startswith("T-7, T-8")
     assert "not tried" in story.problems[1]
+
+
+def test_while_the_storage_does_not_answer_a_unit_that_was_here_is_not_taken_for_expired(stage: Stage) -> None:
+    class Away:
+        def find_unit(self, partition: Partition, _: str) -> None:
+            raise StorageUnavailable("redis does not answer")
+
+    stage.notify("uow-1", 1)
+    story = find_story(stage.sources, nullcontext(Away()), "uow-1", Search(first_in=(PARTITION,)))
+    assert story.is_known
+    assert not any("expired" in each for each in story.meaning)
+    printed = list(story_lines(story))
+    assert "state: not known, because it could not be read" in printed
+    assert not any("the storage has none" in each for each in printed)
 
 
 def test_with_storage_none_one_of_the_oldest_waits_is_told_as_its_worker_reports_it(stage: Stage) -> None:
