@@ -310,7 +310,8 @@ def _moves(story: UnitStory) -> Iterator[str]:
     if story.deliveries is not None:
         for each in story.deliveries.found:
             ended = f" at {each.ended_at}" if each.ended_at else f" since {each.taken_at}"
-            yield f"delivery: {each.receiver}  {each.status}{ended}  {each.notification_id}  {counted(each.attempts, 'failed attempt')}"
+            failed = counted(each.attempts, "failed attempt")
+            yield f"delivery: {each.receiver}  {each.status}{ended}  {each.notification_id}  {failed}"
         yield f"deliveries searched: {story.deliveries.searched}"
 
 

@@ -520,21 +520,24 @@ def _meaning(
         return (stopped, *_meaning(looked, dead_letters, sent, orders, reported, None))
     if reported is not None:
         return (reported,)
-    is_executed = orders is not None and any(each.result is not None and not each.result.is_refusal for each in orders.found)
-    is_unread = bool(looked.problems) and looked.problems != (NOT_STORED,)
-    if is_unread and (sent.found or dead_letters.found or is_executed):
-        return ("It was here, and its state may be in a partition that could not be read.",)
-    if sent.found:
-        return ("Notifications of it were sent, so it was here. Nothing of it waits now, and its state has expired since.",)
-    if dead_letters.found:
-        return (
-            "It has dead letters, and no state: none of its envelopes was handled or stashed, or its state has expired since.",
-        )
-    if is_executed:
-        return ("An order for it was executed, so it was here. Its state has expired since, or the storage has lost it.",)
+    trace = _trace(dead_letters, sent, orders)
+    if trace is not None:
+        is_unread = bool(looked.problems) and looked.problems != (NOT_STORED,)
+        return ("It was here, and its state may be in a partition that could not be read." if is_unread else trace,)
     meanings = (
         "Nothing of it ever came here: its id is spelt otherwise, it went to another service, or it is not sent yet.",
         "Its state has expired: it was complete, and the retention after its last change is over.",
         "Its envelopes lie unread in the input: see the lag of its partition.",
     )
     return ("It may be in a partition that could not be read.", *meanings) if looked.problems else meanings
+
+
+def _trace(dead_letters: DeadLetters, sent: Left, orders: UnitOrders | None) -> str | None:
+    """Return what shows that a unit without a state was here, None if nothing does."""
+    if sent.found:
+        return "Notifications of it were sent, so it was here. Nothing of it waits now, and its state has expired since."
+    if dead_letters.found:
+        return "It has dead letters, and no state: none of its envelopes was handled or stashed, or its state has expired since."
+    if orders is not None and any(each.result is not None and not each.result.is_refusal for each in orders.found):
+        return "An order for it was executed, so it was here. Its state has expired since, or the storage has lost it."
+    return None

@@ -134,7 +134,7 @@ def _last_cycle(report: StatusReport, *, is_alone: bool) -> str:
     assert isinstance(times, CycleTimes)
     whose = "" if is_alone else f" of worker {report.slot}"
     steps = f"poll {times.poll_ms}, decide {times.decide_ms}, commit {times.commit_ms}, publish {times.publish_ms} ms"
-    return f"last cycle{whose} with work: {times.records} records, {steps}"
+    return f"last cycle{whose} with work: {counted(times.records, 'record')}, {steps}"
 
 
 _WIDTH, _HEIGHT = 80, 24
