@@ -132,6 +132,7 @@ def test_a_receiver_is_paused_with_a_reason_and_resumed(stage: LedgerStage, clie
     assert stage.claim() == []
     shown = text_of(client.get(page).text)
     assert "Paused by local since" in shown
+    assert "the receiver is called" not in shown
     assert "it is <repaired>. No call begins" in shown
     assert "paused by local since" in text_of(client.get("/delivery").text)
     assert client.get("/api/v1/delivery").json()["gates"][0]["pause"]["because"] == "it is <repaired>"

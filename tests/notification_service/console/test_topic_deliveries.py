@@ -164,6 +164,7 @@ def test_a_paused_receiver_says_since_when_by_whom_and_why(tmp_path: Path, owner
     assert "bank paused by ann since 2026-03-28 23:33:55; shut" in text_of(client.get("/delivery").text)
     page = client.get(PAGE).text
     assert "Paused by ann since 2026-03-28 23:33:55 (0 s): it is <repaired>. No call begins" in text_of(page)
+    assert "the receiver is called" not in text_of(page)
     assert ("/delivery/resume" in page, "/delivery/pause" in page, "/delivery/retry-now" in page) == (True, False, False)
     assert client.get("/api/v1/delivery").json()["topics"][0]["pause"]["by"] == "ann"
 
