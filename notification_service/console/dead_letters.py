@@ -4,9 +4,10 @@ The text of an error that a handler raises is not ours, and may quote the paymen
 """
 
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from contextlib import closing
+from heapq import heappop, heappush
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -120,8 +121,8 @@ def open_dead_letters_for(
 def list_dead_letters(
     store: DeadLetterStore, wanted: Filter, now: Instant, numbers: Container[str] | None = None, limit: int = MAX_SHOWN
 ) -> DeadLetterList:
-    """Read all dead letters, one at a time in memory, and return the last `limit` that match. With `numbers` only these match."""
-    rows: deque[Row] = deque(maxlen=limit)
+    """Read all dead letters, one at a time in memory; return the newest `limit` that match. With `numbers` only these match."""
+    newest: list[tuple[Instant, int, Row]] = []  # A heap: a store gives one partition after the other.
     by_state, by_reason = Counter[str](), Counter[str]()
     matching = 0
     for stored, state in _with_states(store, now):
@@ -130,8 +131,11 @@ def list_dead_letters(
             by_reason[stored.letter.reason.value] += 1
         if wanted.matches(stored, state) and (numbers is None or stored.number in numbers):
             matching += 1
-            rows.appendleft(_row(stored, state))
-    return DeadLetterList(tuple(rows), matching, by_state, by_reason, store.where)
+            heappush(newest, (stored.letter.dead_at, matching, _row(stored, state)))
+            if len(newest) > limit:
+                heappop(newest)
+    rows = tuple(row for *_, row in sorted(newest, reverse=True))
+    return DeadLetterList(rows, matching, by_state, by_reason, store.where)
 
 
 def all_rows(store: DeadLetterStore, wanted: Filter, now: Instant) -> Iterator[Row]:
