@@ -37,7 +37,7 @@ parse(["status"])
 print(*sorted(each for each in sys.modules if each.startswith("notification_service.commands.")))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["notification_service.commands.command"]
+    assert done.stdout.split() == ["notification_service.commands.command", "notification_service.commands.status"]
 
 
 @pytest.mark.slow
