@@ -85,7 +85,7 @@ def test_the_status_tells_of_a_receiver_that_sleeps_and_of_a_worker_that_cannot_
     # A worker that cannot read the ledger for a moment reports that in place of the gates.
     lines = lambda start: [line for line in service.verb("status").stdout.splitlines() if line.startswith(start)]  # noqa: E731
     (line,) = wait_until(lambda: lines("receiver tracker: shut since "), "people read it, too")
-    assert "2 waiting: " in line
+    assert "2 waiting, " in line
     assert "currently suspended" in line
     wait_until(lambda: lines("delivery worker 1 (process ")[0].endswith(": delivers"), "the other worker delivers")
     receiver.behave(asleep=False)

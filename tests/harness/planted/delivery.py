@@ -87,7 +87,7 @@ FAULTS = (
     Fault("a probe beside the probe", gate.Gate.permits, " and self.probe is None", ""),
     Fault("a probe beside the probe", claims._look, "gate.probe in running", "False"),
     Fault("a paused receiver is called", gate.Gate.permits, "if self.pause is not None:", "if False:", seed=1000),
-    Fault("a paused receiver is called", claims._look, "gate.pause is not None or ", ""),
+    Fault("a paused receiver is called", claims._look, "gate.pause is not None or ", "", seed=1000),
     Fault("the pause stays as it is", gate.Gate._probed, "self.pause_ms * 2", "self.pause_ms", seed=6),
     Fault("a probe whose unit is forgotten keeps the gate shut", gate._is_awake, " or outcome.announces", "", seed=3),
     Fault(
