@@ -222,13 +222,15 @@ def delivery_lines(status: DeliveryStatus) -> list[str]:
 
 
 def backlog_text(backlog: Backlog | None) -> str:
-    """Return since when the oldest waits, and when all is delivered, as the end of a sentence; empty if nothing waits."""
+    """Return since when the oldest waits, and when all is delivered if that is known, as the end of a sentence; empty if nothing
+    waits.
+    """
     if backlog is None or not backlog.count:
         return ""
     since = "" if backlog.oldest_at is None else f", the oldest since {backlog.oldest_at}"
     rate = "" if backlog.per_second is None else f", {backlog.per_second:+.1f} per second"
-    done = "unknown" if backlog.done_in_ms is None else duration_text(backlog.done_in_ms)
-    return f"{since}{rate}, done in: {done}"
+    done = "" if backlog.done_in_ms is None else f", done in {duration_text(backlog.done_in_ms)}"
+    return f"{since}{rate}{done}"
 
 
 def delivery_notes(status: DeliveryStatus, now: Instant) -> list[str]:
