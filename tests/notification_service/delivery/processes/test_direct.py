@@ -195,6 +195,7 @@ def test_blocking_then_retry_topics_loses_nothing_and_has_each_record_once_in_on
     assert sorted(direct.dead_letters()) == sorted(lost), "each once"
 
 
+@pytest.mark.nightly("delivery")
 def test_a_worker_that_was_stopped_beyond_its_session_begins_no_calls_of_what_another_owns(
     processes: Callable[[str], DirectProcesses], receiving: ScriptedReceiver
 ) -> None:
