@@ -177,6 +177,9 @@ def parse(argv: Sequence[str]) -> Namespace:
         "resequencer", description="Puts the events of a payment back in order and sends its status notifications."
     )
     parser.add_argument("--version", action="version", version=_find_version() if "--version" in argv else "")
+    for argument in argv:
+        if argument != (readable := argument.encode(errors="backslashreplace").decode()):
+            parser.error(f"the argument {readable} is not UTF-8: give it in UTF-8")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
         each = commands.add_parser(name, help=command.summary, description=command.summary, allow_abbrev=False)

@@ -28,6 +28,14 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
     assert (ended.value.code, capsys.readouterr().out) == (0, f"resequencer {metadata.version('resequencer')}\n")
 
 
+def test_an_argument_that_is_not_utf_8_is_refused_by_each_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["find", "x\udcff"], ["units", "show", "x\udcff"]):
+        with pytest.raises(SystemExit) as ended:
+            parse(words)
+        assert ended.value.code == 2
+        assert "the argument x\\udcff is not UTF-8: give it in UTF-8" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_command_imports_no_other_one() -> None:
     program = """
