@@ -80,7 +80,8 @@ def _answer(console: Console, request: Request, status: int, detail: str, header
         return JSONResponse({"error": detail}, status, headers)
     if not hasattr(request.state, "identity"):
         return PlainTextResponse(f"{detail}\n", status)
-    return console.page(request, "error.html", status, title=HTTPStatus(status).phrase, detail=detail)
+    is_final = status < HTTPStatus.INTERNAL_SERVER_ERROR  # Loading it again would not help.
+    return console.page(request, "error.html", status, title=HTTPStatus(status).phrase, detail=detail, is_final=is_final)
 
 
 DESCRIPTION = Path(__file__).parent / "openapi.json"

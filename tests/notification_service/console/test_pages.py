@@ -411,7 +411,9 @@ def test_the_value_is_saved_as_bytes_and_the_look_is_noted(letters: TestClient, 
 
 
 def test_a_number_that_is_not_there_is_not_found(letters: TestClient) -> None:
-    assert letters.get("/dead-letter?number=T-0%2399").status_code == 404
+    answer = letters.get("/dead-letter?number=T-0%2399")
+    assert answer.status_code == 404
+    assert "data-still" in answer.text, "a page that would be the same again does not load itself"
     assert letters.get("/dead-letter").status_code == 404
 
 
