@@ -116,11 +116,11 @@ def test_a_group_is_found_paged_through_and_closed_by_keyboard(visit: Visit, sta
     visit.tab_to("link", "Close the group …")
     visit.press("Enter")
     visit.page.wait_for_url("**/closing")
-    visit.page.get_by_label("Reason").fill("the sender told us")
+    visit.page.get_by_label("Reason").fill("the sender called us")
     visit.tab_to("button", "Close the group")
     visit.press("Enter")
     visit.page.wait_for_url(f"**/groups/{ODD}")
-    wait_until(lambda: "closed by local: the sender told us" in visit.main, "it is closed", look_seconds=0.2)
+    wait_until(lambda: "closed by local: the sender called us" in visit.main, "it is closed", look_seconds=0.2)
     assert "1 report sent" in visit.main
     assert visit.complaints == []
     assert stage.address in visit.page.url

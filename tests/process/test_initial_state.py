@@ -1,4 +1,4 @@
-"""A region that is reset to its initial state, as real processes: what is asked, said, sent again, and continued after a kill."""
+"""A region that is reset to its initial state, as real processes: what is asked, answered, sent again, continued after a kill."""
 
 import json
 from collections.abc import Callable

@@ -93,9 +93,9 @@ def test_a_rolling_restart_under_load_loses_doubles_and_misplaces_nothing_though
         "simulate", "--units", "400", "--rate", "150/s", "--late", "0", "--losses", "0", "--seed", "5"
     )
     wait_until(lambda: _report(daemon).whole.counts.get("records", 0) > 100, "it is under load")
-    told = lambda: (daemon.service.directory / "restart.log").read_text().splitlines()  # noqa: E731 - Read again and again.
+    printed = lambda: (daemon.service.directory / "restart.log").read_text().splitlines()  # noqa: E731 - Read again and again.
     killed = daemon.service.begin_verb("restart", "--rolling")
-    wait_until(lambda: told() or killed.poll() is not None, "the first worker is ordered to end")
+    wait_until(lambda: printed() or killed.poll() is not None, "the first worker is ordered to end")
     killed.kill()
     wait_until(
         lambda: [each.restarts for _, each in _report(daemon).workers] == [1, 0], "the supervisor restarts it all the same"
@@ -106,11 +106,11 @@ def test_a_rolling_restart_under_load_loses_doubles_and_misplaces_nothing_though
         lambda: states.add(tuple(state for state, _ in _report(daemon).workers)) or restarting.poll() is not None,
         "each worker is another one",
     )
-    assert restarting.returncode == 0, told()
+    assert restarting.returncode == 0, printed()
     assert all(State.READY in each for each in states), states
     assert not set(before) & {_worker_in(daemon, slot) for slot in (0, 1)}
     assert [each.restart_causes for _, each in _report(daemon).workers] == [{"told": 2}, {"told": 1}]
-    assert [line.partition(" after")[0] for line in told()] == [
+    assert [line.partition(" after")[0] for line in printed()] == [
         "worker 0: ends, 1 of 2",
         *("worker 0: ends, 1 of 2", "worker 0: ready", "worker 1: ends, 2 of 2", "worker 1: ready"),
         "restarted 2 workers, one",
@@ -134,7 +134,7 @@ def test_a_worker_for_which_no_partition_is_left_stands_by_and_takes_over_when_a
     hanging = _worker_in(daemon, holder)
     os.kill(hanging, signal.SIGSTOP)
     wait_until(lambda: _holders(daemon) == {1 - holder}, "the other one has taken over")
-    wait_until(lambda: _report(daemon).state == "stale", "it is told that one says nothing")
+    wait_until(lambda: _report(daemon).state == "stale", "the worker that reports nothing is named")
     os.kill(hanging, signal.SIGCONT)
     wait_until(lambda: _report(daemon).state == State.READY, "both are ready")
 

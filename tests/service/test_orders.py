@@ -187,11 +187,11 @@ def test_a_kill_at_each_step_of_a_waiting_order_executes_it_once(tmp_path: Path)
 
     whole, steps = played("whole", lambda _: Fate.GOES_WELL)
     assert results(whole) == ["done"]
-    told = sorted(each.content for each in whole.notifications)
+    contents = sorted(each.content for each in whole.notifications)
     for step in range(1, steps.count + 1):
         struck, _ = played(str(step), lambda number, step=step: Fate.CRASH if number == step else Fate.GOES_WELL)
         assert (results(struck), struck.sequences("u")) == (["done"], [2]), step
-        assert sorted(each.content for each in struck.notifications) == told, step
+        assert sorted(each.content for each in struck.notifications) == contents, step
 
 
 def test_a_hold_survives_restarts_and_ends_in_time(service: Service) -> None:

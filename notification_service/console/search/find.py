@@ -111,7 +111,7 @@ class Reach(NamedTuple):
 
 
 def find(reach: Reach, text: str, *, is_all: bool = False) -> FindAnswer:
-    """Search for a text, which is an id as a whole. What cannot be read is said, and never an error.
+    """Search for a text, which is an id as a whole. What cannot be read is named, and is no error.
 
     With `is_all` everything is searched, for up to 20 seconds each, also if something was found.
 

@@ -142,7 +142,7 @@ def test_a_receiver_is_paused_with_a_reason_and_resumed(stage: LedgerStage, clie
     log = "".join(each.read_text() for each in tmp_path.glob("console-audit-*.jsonl"))
     assert '"action":"delivery.pause","receiver":"r","because":"it is <repaired>"' in log
     assert "delivery.resume" in log
-    assert change(client, "/delivery/pause", page, receiver="nobody", because="x") == 404
+    assert change(client, "/delivery/pause", page, receiver="unknown", because="x") == 404
 
 
 def test_a_row_and_a_shut_gate_are_tried_now(stage: LedgerStage, client: TestClient) -> None:

@@ -34,13 +34,13 @@ class Service:
     def __init__(self, count: int, *events: Callable[[Service], object]) -> None:
         self.workers = [self._new(slot, 100 + slot, count) for slot in range(count)]
         self.ended: list[int] = []
-        self.told: list[str] = []
+        self.lines: list[str] = []
         self.holder: str | None = "1"
         self._events = list(events)
         self._seconds = 0.0
 
     def restart(self) -> None:
-        Rolling(self._look, self._end, self.told.append, lambda: self._seconds, self._pause).restart(len(self.workers))
+        Rolling(self._look, self._end, self.lines.append, lambda: self._seconds, self._pause).restart(len(self.workers))
 
     def change(self, slot: int, **fields: object) -> None:
         self.workers[slot] = msgspec.structs.replace(self.workers[slot], **fields)
@@ -84,7 +84,7 @@ def test_one_worker_ends_after_another_and_what_is_done_is_said() -> None:
     service.restart()
     assert service.ended == [0, 1, 2]
     assert [each.worker_process_id for each in service.workers] == [200, 201, 202]
-    assert service.told[:3] == ["worker 0: ends, 1 of 3", "worker 0: ready after 3 s, 1 partition", "worker 1: ends, 2 of 3"]
+    assert service.lines[:3] == ["worker 0: ends, 1 of 3", "worker 0: ready after 3 s, 1 partition", "worker 1: ends, 2 of 3"]
 
 
 def test_the_next_one_waits_until_the_group_has_handed_all_partitions_over() -> None:
@@ -97,13 +97,13 @@ def test_the_next_one_waits_until_the_group_has_handed_all_partitions_over() -> 
         lambda each: each.change(1, untaken=()),
     )
     service.restart()
-    assert service.told[1] == "worker 0: ready after 35 s, 1 partition"
+    assert service.lines[1] == "worker 0: ready after 35 s, 1 partition"
 
 
 def test_a_worker_that_gets_no_partition_is_waited_for_longer_and_then_stands_by() -> None:
     service = Service(2, lambda each: each.change(0, **{**_ready(0, 200), "partitions": ()}), *([waits] * 9))
     service.restart()
-    assert service.told[1] == "worker 0: ready after 11 s, 0 partitions"
+    assert service.lines[1] == "worker 0: ready after 11 s, 0 partitions"
 
 
 def test_a_worker_that_is_not_ready_in_time_stops_the_rest() -> None:

@@ -1,4 +1,4 @@
-"""Orders for a receiver as a whole, and what is said of its topics. Pure.
+"""Orders for a receiver as a whole, and the lines that name their outcomes. Pure.
 
 They are in the first partition of the topic of orders, which each worker of the receiver reads from its beginning: so a pause
 holds for the workers of retry topics, for partitions that are added, and after any restart.
@@ -81,7 +81,7 @@ def places_of(text: str, partitions: Sequence[Partition]) -> list[Partition]:
 
 
 def outcome_texts(places: Sequence[Partition | None], outcomes: Sequence[DirectOutcome | None], seconds: float) -> Sequence[str]:
-    """Return what is said of each order; a place is None for one that is for the receiver, an outcome where none came in time.
+    """Return a line for each order; a place is None for one that is for the receiver, an outcome where none came in time.
 
     Raises:
         OrderRefused: All are refused.
